@@ -11,7 +11,8 @@ clock the median is printed, and of the rounds' ratios ours / theirs the median 
 What differs: a peer draws each minibatch by the priorities that the one before it left. Ours draws all minibatches of
 an update by those at its start, as A-RIDE does, so their computation is shared by them; `--minibatches 1` shares
 nothing. The peers' priorities are numbers; ours follow from three columns of all steps of a trajectory (section 5.3).
-Ours takes records by reference and their features by name.
+Ours takes records by reference and their features by name; where these lie is noted at the beginning of an update, as
+the learner does when it scores what is new.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from distrl.algorithms.aride.memory import ArideMemory, Draw, Scores
 from distrl.algorithms.screens import screens_of
 from distrl.config import load
 from distrl.policy.feature_store import FeatureStore
+from distrl.replay.circular import Rows
 from distrl.types import (
     Action,
     ActionKind,
@@ -89,6 +91,8 @@ class Ours:
         self.memory = ArideMemory(load(sets=[f"{name}={value}" for name, value in sets.items()], environ={}))
         self.store, self.names, self.u = FeatureStore(512 << 20), list[list[str]](), 0
         self.draws: list[Draw] = []
+        self.arrived = 0
+        """Episodes since the last update."""
 
     def insert(self, record: LoggedTrajectory, features: Floats) -> None:
         self.memory.admit(record)
@@ -96,12 +100,18 @@ class Ours:
         for name, row in zip(names, torch.from_numpy(features), strict=True):
             self.store.put(name, row)
         self.names.append(names)
+        self.arrived += 1
         if len(self.names) * EPISODE > CAPACITY:
             for name in self.names.pop(0):
                 self.store.drop(name)
 
     def begin(self) -> None:
-        self.u += 1
+        layout = self.memory.buffer.layout  # as those that came are found when they are scored, before the draws
+        new = slice(max(len(self.names) - self.arrived, 0) * EPISODE, None)
+        screens_of(
+            Rows(layout, layout.owner[new], np.arange(len(layout.slots))[new] % EPISODE), self.memory.buffer, self.store
+        )
+        self.u, self.arrived = self.u + 1, 0
         self.draws = self.memory.draw(self.u)[::-1]
 
     def draw(self) -> tuple[Draw, torch.Tensor]:

@@ -17,6 +17,7 @@ from distrl.algorithms.aride.train_step import Trained, batch_of, improve
 from distrl.algorithms.aride.truncation import screen_after
 from distrl.algorithms.descent import mean_metrics, passes
 from distrl.algorithms.protocol import Context, Metrics, seen
+from distrl.algorithms.screens import screens_of
 from distrl.policy.protocol import TrajectoryStep
 from distrl.types import ObjectRef, Trajectory
 
@@ -40,7 +41,8 @@ class Aride(ActorCritic[Critics]):
     def update(self, u: int) -> Metrics:
         memory = self.memory
         outdated = memory.outdated(u)
-        memory.take(u, outdated, score(self._context, self.critics, outdated, self._settings))
+        screens = screens_of(outdated, memory.buffer, self._context.features.store)
+        memory.take(u, outdated, score(self._context, self.critics, outdated, self._settings, screens))
         memory.assign_credit()
         ages, draws = memory.ages(u), memory.draw(u)
         self.drawn = memory.drawn(draws)

@@ -15,6 +15,7 @@ from distrl.algorithms.episodes import step_at
 from distrl.algorithms.protocol import Context
 from distrl.algorithms.returns import Array
 from distrl.errors import PolicyError
+from distrl.policy.feature_rows import Handles
 from distrl.policy.protocol import Score, TrajectoryStep
 from distrl.replay.circular import Rows
 from distrl.types import Trajectory
@@ -23,14 +24,16 @@ Places = NDArray[np.int64]
 """Of the rows of one pass."""
 
 
-def score(context: Context, critics: Critics, rows: Rows, config: settings.ArideSettings) -> Scores:
-    """What the networks say of `rows`."""
+def score(
+    context: Context, critics: Critics, rows: Rows, config: settings.ArideSettings, screens: Handles | None = None
+) -> Scores:
+    """What the networks say of `rows`. screens: (n,) `screens_of` them."""
     steps = [step_at(entry, index) for entry, index in rows]
     value, logprob, v_traj = np.zeros(len(steps)), np.zeros(len(steps)), np.zeros(len(steps))
 
     def look(places: Places) -> tuple[Array, Array, Array]:
         some = [steps[place] for place in places]
-        scored = context.score(some)
+        scored = context.score(some, None if screens is None else screens[places])
         actions = context.policy.embed_actions([each.step.action_ids for each in some])
         outcomes = critics.trajectory_values(scored.states, scored.mask, actions).sigmoid().cpu().numpy()
         return state_values(critics, scored), scored.logprob.cpu().numpy(), outcomes

@@ -86,10 +86,17 @@ def test_an_entry_point_that_is_no_family_is_refused(tmp_path: Path, monkeypatch
         policy_of(PolicySettings(base_model=byte_policy.save(tmp_path / "base")))
 
 
-def test_a_policy_of_before_earlier_screens_is_refused_with_what_it_lacks(
-    bytes_base: PolicySettings, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "lacks"),
+    [
+        ("earlier_screens", "does not say how many earlier screenshots"),
+        ("looks_beside", "does not say whether it may look at a screenshot"),
+    ],
+)
+def test_a_policy_of_before_something_was_asked_is_refused_with_what_it_lacks(
+    bytes_base: PolicySettings, monkeypatch: pytest.MonkeyPatch, name: str, lacks: str
 ) -> None:
-    monkeypatch.delattr(type(policy_of(bytes_base)), "earlier_screens")
-    with pytest.raises(PolicyError, match="does not say how many earlier screenshots") as refused:
+    monkeypatch.delattr(type(policy_of(bytes_base)), name)
+    with pytest.raises(PolicyError, match=lacks) as refused:
         policy_of(bytes_base)
     assert "distrl.policy.protocol" in refused.value.hint

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -99,7 +100,10 @@ class Screens:
             if ref.size <= self._most_bytes:
                 self._bytes += ref.size
                 self._coming[ref] = coming = self._pool.submit(self._fetch, ref)
-                coming.add_done_callback(lambda _, came=ref: self._came(came))
+                coming.add_done_callback(partial(self._tell, ref))
+
+    def _tell(self, ref: ObjectRef, _: Future[bytes]) -> None:
+        self._came(ref)
 
 
 def _has_failed(found: Future[bytes]) -> bool:

@@ -29,6 +29,15 @@ GROUP: Final = "distrl.policies"
 SHIPPED: Final = Path(__file__).parent / "autoui" / "shipped"
 """The tiny base model that comes with the package."""
 
+ASKED_LATER: Final = {
+    "earlier_screens": (
+        "does not say how many earlier screenshots a decision reads",
+        "let it say 0, and take `earlier` in `decide` and `index` in its tokenizer's `accepts`",
+    ),
+    "looks_beside": ("does not say whether it may look at a screenshot while it is trained", "let it say False"),
+}
+"""What policies did not have to say at first: what is lacking, and what to do."""
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyFamily:
@@ -58,13 +67,13 @@ def policy_of(policy: settings.PolicySettings, seed: int = 0, device: torch.devi
     """
     directory = _directory(policy)
     found = _able_family(directory, policy).policy(directory, policy, seed)
-    if not hasattr(found, "earlier_screens"):  # another package's, of before that was asked
-        raise PolicyError(
-            f"{type(found).__module__}.{type(found).__name__}",
-            "does not say how many earlier screenshots a decision reads (Policy.earlier_screens)",
-            "let it say 0, and take `earlier` in `decide` and `index` in its tokenizer's `accepts`: "
-            "distrl.policy.protocol",
-        )
+    for name, (lacks, fix) in ASKED_LATER.items():
+        if not hasattr(found, name):  # another package's, of before that was asked
+            raise PolicyError(
+                f"{type(found).__module__}.{type(found).__name__}",
+                f"{lacks} (Policy.{name})",
+                f"{fix}: distrl.policy.protocol",
+            )
     if device is not None:
         found.place(device)
     return found

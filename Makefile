@@ -7,9 +7,11 @@ SEED ?= 0
 MINUTES ?= 12
 PHONES ?= 8
 ALGORITHM ?= aride
+SUITE ?=
+BASE_MODEL ?=
 STARTED := $(shell date +%s)
 # A misspelt variable would be taken for none.
-KNOWN := PYTHON SEED MINUTES PHONES ALGORITHM STORM CHROMIUM
+KNOWN := PYTHON SEED MINUTES PHONES ALGORITHM SUITE BASE_MODEL STORM CHROMIUM
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
 UNKNOWN := $(filter-out $(KNOWN),$(GIVEN))
 ifneq ($(UNKNOWN),)
@@ -33,7 +35,7 @@ $(READY): requirements.lock pyproject.toml
 
 demo: $(READY)
 	$(BIN)/distrl demo --seed $(SEED) --minutes $(MINUTES) --phones $(PHONES) --algorithm $(ALGORITHM) \
-	  --started $(STARTED)
+	  $(if $(SUITE),--suite $(SUITE) )$(if $(BASE_MODEL),--set policy.base_model=$(BASE_MODEL) )--started $(STARTED)
 
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-_STRIPPED: Final = ".,;!?\"'()[]"
+_STRIPPED: Final = ".,;:!?\"'()[]"
 
 
 def printable(text: str) -> str:

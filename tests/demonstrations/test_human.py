@@ -243,7 +243,7 @@ def test_an_instruction_that_the_base_model_cannot_read_is_refused(person: Perso
     status, said = person.post("record", instruction="Book a taxi in Norway")
     assert (status, person.state()["recording"]) == (409, None)
     assert "the base model lacks 2 words of the instruction: norway, taxi" in said
-    assert "base-model train --words all" in said
+    assert "with --words FILE" in said
     assert person.post("record", instruction="Look at the clock!")[0] == 200
 
 

@@ -11,15 +11,24 @@ from distrl.config import Config
 from distrl.demo.run import run_demo
 from distrl.demonstrations.scripted import run_demonstrations
 from distrl.errors import ConfigError
+from distrl.policy.autoui.base import load_base, save_base
+from distrl.policy.autoui.model import AutoUIModel, Shape
 from distrl.policy.autoui.pretraining.screens import phone_tokenizer
 from distrl.policy.autoui.tokenizer import WordTokenizer
-from distrl.rollout.vocabulary import refuse_unknown_words, warn_unknown_words, words_of_all_suites
+from distrl.policy.registry import SHIPPED
+from distrl.rollout.vocabulary import (
+    refuse_unknown_words,
+    warn_unknown_words,
+    words_of_all_suites,
+    words_of_file,
+    words_to_type,
+)
 from distrl.tasks.suite import suites
 from rich.console import Console
 from simphone import words
 
 HOME = WordTokenizer(words.ALL)
-EVERY = phone_tokenizer(words_of_all_suites(HOME))
+EVERY = phone_tokenizer(words_of_all_suites(phone_tokenizer()))
 
 
 def config(suite: str) -> Config:
@@ -33,15 +42,34 @@ def _elsewhere(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("suite", sorted(suites()))
-def test_a_base_model_with_all_words_lacks_none_of_any_suite_and_the_shipped_one_has_those_of_home(suite: str) -> None:
+def test_a_base_model_that_is_made_lacks_no_word_of_any_suite_and_the_shipped_one_has_those_of_home(suite: str) -> None:
     refuse_unknown_words(config(suite).feeder, EVERY)
     if suite == "home":
-        refuse_unknown_words(config(suite).feeder, HOME)
+        refuse_unknown_words(config(suite).feeder, load_base(SHIPPED).tokenizer)
         return
     with pytest.raises(ConfigError) as refused:
         refuse_unknown_words(config(suite).feeder, HOME)
     assert f"words of suite {suite}: " in refused.value.what
-    assert "base-model train --words all" in refused.value.hint
+    assert "base-model train --out DIR" in refused.value.hint
+
+
+def test_what_people_type_are_words_of_entities_and_not_of_instructions() -> None:
+    typed = words_to_type()
+    assert {"ocean", "walmart.com", "weather", "of", "lamp", "peru"} <= set(typed)
+    assert not {"the", "open", "how", "search"} & set(typed)
+    assert len(set(typed)) == len(typed)
+
+
+def test_words_of_a_file_are_learned_once_and_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("Water the plants!\nopen the taxi app x3 <tap>\n")
+    assert words_of_file(tmp_path / "mine.txt", EVERY) == ("<tap>", "plants", "taxi", "water", "x3")
+    (tmp_path / "picture").write_bytes(b"\x89PNG\xff")
+    for path in (tmp_path / "picture", tmp_path / "none", tmp_path):
+        with pytest.raises(ConfigError, match="--words"):
+            words_of_file(path, EVERY)
+    (tmp_path / "long").write_text(" ".join(f"word{number}" for number in range(5_000)))
+    with pytest.raises(ConfigError, match="5000 more words"):
+        words_of_file(tmp_path / "long", EVERY)
 
 
 def test_the_words_that_are_lacking_are_named_once_and_in_order() -> None:
@@ -49,8 +77,12 @@ def test_the_words_that_are_lacking_are_named_once_and_in_order() -> None:
     assert HOME.unknown_words(said) == ("norway", "visit", "12")
 
 
-def test_demonstrations_and_the_demo_are_refused_before_a_broker_is_asked(tmp_path: Path) -> None:
-    given = config("general")
+def test_demonstrations_and_the_demo_are_refused_before_a_broker_is_asked(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    few = tmp_path_factory.mktemp("base")
+    save_base(few, AutoUIModel(Shape(len(HOME.tokens), 128, 256, (8, 8, 8, 8), 32, 32, 1, 2)), HOME, {})
+    given = Config.model_validate({"feeder": {"suite": "general"}, "policy": {"base_model": str(few)}})
     with pytest.raises(ConfigError, match="words of suite general"):
         run_demonstrations(given, 1, threading.Event())
     with pytest.raises(ConfigError, match="words of suite general"):

@@ -1,9 +1,11 @@
 import random
 
 import pytest
+from simphone import lexicon
 from simphone.element import HEIGHT, WIDTH, Elements
-from simphone.synthetic import Pair, synthetic_screen
-from simphone.words import ALL, APPS, FIRST_NAMES, HALVES, HOURS, LAST_NAMES, RANKS, SITES, pairs
+from simphone.synthetic import synthetic_screen
+from simphone.synthetic_labels import EVERY, PAIRED, SINGLE, Pair
+from simphone.words import ALL, APPS, HALVES, HOURS, RANKS, SITES, pairs
 
 FORBIDDEN = frozenset({("red", "lamp"), ("wifi", "lock"), ("6", "am"), ("anna", "lee")})
 
@@ -18,7 +20,7 @@ def test_no_widget_is_labelled_with_a_forbidden_pair_and_every_word_is_known(fre
     labels = [element.label for _ in range(400) for element in named(rng, FORBIDDEN, free)]
     assert len(labels) > 1000
     assert not {" ".join(pair) for pair in FORBIDDEN} & set(labels)
-    assert {word for label in labels for word in label.split()} <= set(ALL)
+    assert {word for label in labels for word in label.split()} <= set(EVERY)
 
 
 def test_a_label_names_one_widget_that_lies_on_the_screen_and_holds_the_cell_of_its_middle() -> None:
@@ -43,7 +45,14 @@ def test_all_that_a_policy_must_learn_to_touch_occurs() -> None:
     rng = random.Random(2)
     labels = {element.label for _ in range(1500) for element in named(rng, FORBIDDEN)}
     times = {" ".join(pair) for pair in pairs(HOURS, HALVES) if pair not in FORBIDDEN}
-    assert labels >= {*APPS, *SITES, *times, *(f"result {rank}" for rank in RANKS)}
+    assert labels >= {
+        *APPS,
+        *SITES,
+        *lexicon.MORE_APPS,
+        *map(str, range(1, 32)),
+        *times,
+        *(f"result {rank}" for rank in RANKS),
+    }
     assert labels >= {
         "search",
         "go",
@@ -61,13 +70,15 @@ def test_all_that_a_policy_must_learn_to_touch_occurs() -> None:
 
 
 def test_free_labels_put_words_together_that_no_app_does() -> None:
+    apps = {" ".join(pair) for first, second in PAIRED for pair in pairs(first, second)} | set(SINGLE)
+
     def mixed(free: float) -> int:
         rng = random.Random(3)
-        labels = [element.label.split() for _ in range(200) for element in named(rng, FORBIDDEN, free)]
-        return sum(len(words) == 2 and words[0] in FIRST_NAMES and words[1] not in LAST_NAMES for words in labels)
+        labels = [element.label for _ in range(200) for element in named(rng, FORBIDDEN, free)]
+        return sum(" " in label and label not in apps and not label.startswith("result ") for label in labels)
 
     assert mixed(0.0) == 0
-    assert mixed(0.6) > 20
+    assert mixed(0.6) > 100
 
 
 def test_equal_seeds_draw_equal_screens() -> None:

@@ -4,7 +4,6 @@ published parts."""
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,12 +11,6 @@ import typer
 
 from distrl.cli.common import console, print_line
 from distrl.telemetry import logs
-
-
-class Words(StrEnum):
-    HOME = "home"
-    ALL = "all"
-
 
 app = typer.Typer(
     help="AutoUI: the tiny model that stands for it, a recurrent Q over it, and the paper's own from published weights."
@@ -39,24 +32,24 @@ def train_base(
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads that torch computes with.")] = 2,
     words: Annotated[
-        Words, typer.Option(help="Those of the home suite, as the shipped one has, or of all built-in suites.")
-    ] = Words.HOME,
+        Path | None,
+        typer.Option(help="A text, such as a list of tasks, whose words it learns besides those of the suites."),
+    ] = None,
 ) -> None:
     """Pre-train on synthetic screens (touch the named widget, copy words); held-out pairs are never named."""
     from distrl.policy.autoui.pretraining.recipe import Recipe
     from distrl.policy.autoui.pretraining.screens import phone_tokenizer
     from distrl.policy.autoui.pretraining.train import train
-    from distrl.rollout.vocabulary import words_of_all_suites
-    from distrl.tasks import entities, suite
+    from distrl.rollout.vocabulary import words_of_all_suites, words_of_file, words_to_type
+    from distrl.tasks import suite
 
     logs.configure("base-model")
     recipe = Recipe(seed=seed, threads=threads)
     if updates is not None:
         recipe = replace(recipe, acting=replace(recipe.acting, updates=updates))
-    if words is Words.HOME:
-        console.print(train(out, recipe, entities.held_out_pairs()))
-    else:
-        console.print(train(out, recipe, suite.held_out_pairs(), words_of_all_suites(phone_tokenizer())))
+    more = words_of_all_suites(phone_tokenizer())
+    own = words_of_file(words, phone_tokenizer(more)) if words else ()
+    console.print(train(out, recipe, suite.held_out_pairs(), (*more, *own), (*words_to_type(), *own)))
 
 
 @app.command("recurrent-q")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from distrl.cli.common import ConfigFile, Sets, console, ended_as_interrupted, load, stopped_how
 from distrl.config.algorithms import DEFAULT
+from distrl.config.suites import sets_of
 from distrl.telemetry import logs
+
+HOME: Final = "home"
 
 
 def register(app: typer.Typer) -> None:
@@ -36,6 +39,10 @@ def demo(
     algorithm: Annotated[
         str, typer.Option(help="algorithm.type: what the learner does. Each but aride has runs of its own.")
     ] = DEFAULT,
+    suite: Annotated[
+        str | None,
+        typer.Option(help="feeder.suite: what is trained and tested on. Each but home has runs of its own."),
+    ] = None,
     out: Annotated[
         Path,
         typer.Option(help="Holds a folder for each run: report, settings, logs, time trained."),
@@ -53,13 +60,14 @@ def demo(
 
     logs.configure("demo")
     ended_as_interrupted()
-    name = f"demo-{seed}" if algorithm == DEFAULT else f"demo-{algorithm.replace('_', '-')}-{seed}"
+    kind = [suite if suite != HOME else None, algorithm.replace("_", "-") if algorithm != DEFAULT else None]
     run = [
         f"algorithm.type={algorithm}",
-        f"run={name}",
+        f"run={'-'.join(['demo', *filter(None, kind), str(seed)])}",
         f"learner.seed={seed}",
         f"phones.seed={seed}",
         f"phones.count={phones}",
+        *(sets_of(suite) if suite else ()),
     ]
     settings, began = load(config, [*run, *(sets or [])]), time.time() if started is None else started
     refuse_second(settings, out)  # before what takes seconds to import

@@ -140,7 +140,7 @@ def _show_suites(report: list[dict[str, Any]], as_json: bool) -> None:
         print_line(f"families of {each['suite']}: {' '.join(each['families'])}")
     print_line(
         "in training too: validation and test tasks whose instruction training has; unknown words: those that the "
-        "policy of policy.base_model reads as <unk>, none after `distrl base-model train --words all`"
+        "policy of policy.base_model reads as <unk>, none of what `distrl base-model train` makes"
     )
 
 

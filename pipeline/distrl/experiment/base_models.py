@@ -17,7 +17,7 @@ from distrl.tasks.suite import suite_named
 
 FOLDER: Final = "base-models"
 HINT: Final = (
-    "make a base model that has them with `distrl base-model train --words all --out DIR`, and give --base-model DIR"
+    "make one that has them with `distrl base-model train --out DIR`, and give --base-model DIR"
 )
 SHOWN: Final = 8
 """Most words in a message."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+from pathlib import Path
 from typing import Final
 
 from simphone import lexicon
@@ -11,14 +13,19 @@ from distrl.config import FeederSettings
 from distrl.errors import ConfigError
 from distrl.policy.protocol import Tokenizer
 from distrl.tasks.suite import suite_named, suites
+from distrl.text import plain_words
 
 log = logging.getLogger(__name__)
 
+_PARAMETER: Final = re.compile(r"\{\w+\}")
 SHOWN: Final = 8
 """Most words in a message."""
 HINT: Final = (
-    "make one that has them with `distrl base-model train --words all --out DIR`, and set policy.base_model=DIR"
+    "make one that has them with `distrl base-model train --out DIR`, with --words FILE for those of a text of yours, "
+    "and set policy.base_model=DIR"
 )
+MOST: Final = 4096
+"""Words that somebody may ask for besides those of the suites: beyond that a file is not meant."""
 
 
 def refuse_unknown_words(feeder: FeederSettings, tokenizer: Tokenizer) -> None:
@@ -46,6 +53,28 @@ def words_of_all_suites(tokenizer: Tokenizer) -> tuple[str, ...]:
     """Every word of a suite or an app that `tokenizer` lacks, in order."""
     texts = [*lexicon.ALL, *(text for suite in suites().values() for text in suite.texts)]
     return tokenizer.unknown_words(texts)
+
+
+def words_to_type() -> tuple[str, ...]:
+    """What tasks of the suites are about and have people type: every word but those that instructions are made of, and
+    those of these that training tasks type all the same."""
+    every = list(suites().values())
+    templates = [phrase for suite in every for kind in suite.kinds for phrase in kind.phrases]
+    said = {word for phrase in templates for word in plain_words(_PARAMETER.sub(" ", phrase))}
+    about = [word for suite in every for text in suite.texts for word in plain_words(text) if word not in said]
+    typed = [word for suite in every for text in suite.typed for word in plain_words(text)]
+    return tuple(dict.fromkeys((*about, *typed)))
+
+
+def words_of_file(path: Path, tokenizer: Tokenizer) -> tuple[str, ...]:
+    """The words of a text that `tokenizer` lacks, in order. Raises ConfigError for what is no text, or has too many."""
+    try:
+        found = tokenizer.unknown_words([path.read_text(encoding="utf-8")])
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("--words", f"{path}: {error}", "name a text in UTF-8") from error
+    if len(found) > MOST:
+        raise ConfigError("--words", f"{path} has {len(found)} more words", f"name a text of at most {MOST}")
+    return found
 
 
 def _message(whose: str, missing: tuple[str, ...]) -> str:

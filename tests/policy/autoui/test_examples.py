@@ -13,10 +13,11 @@ from distrl.policy.autoui.pretraining.examples import (
     askable,
     copy_example,
     drawn_words,
+    scroll_example,
     touch_examples,
 )
 from distrl.policy.autoui.pretraining.screens import draw_screens, phone_language, phone_tokenizer
-from distrl.policy.autoui.tokenizer import END
+from distrl.policy.autoui.tokenizer import END, SINGLES
 from distrl.types import Action, ActionKind, Point
 
 FORBIDDEN = frozenset({("red", "shoes"), ("wifi", "saver"), ("anna", "lee"), ("7", "am")})
@@ -129,8 +130,8 @@ def test_a_sentence_without_a_verb_mentions_one_widget_of_the_screen_alone(scree
     assert mentions > 20
 
 
-def test_a_copy_types_the_two_words_after_its_marker() -> None:
-    rng = random.Random(3)
+def test_a_copy_types_the_words_after_its_marker_up_to_one_that_is_never_typed() -> None:
+    rng, lengths = random.Random(3), set()
     for _ in range(300):
         example = copy_example(0, CODEC, LANGUAGE, rng)
         words = says(example)
@@ -139,7 +140,11 @@ def test_a_copy_types_the_two_words_after_its_marker() -> None:
         assert not names_forbidden(action.text.split())
         assert not names_forbidden(words)
         marker = next(i for i, word in enumerate(words) if word in LANGUAGE.markers)
-        assert words[marker + 1 : marker + 3] == action.text.split()
+        typed = action.text.split()
+        lengths.add(len(typed))
+        assert words[marker + 1 : marker + 1 + len(typed)] == typed
+        assert words[marker + 1 + len(typed)] not in LANGUAGE.copied
+    assert lengths == {1, 2, 3, 4}
 
 
 def test_where_a_keyboard_is_up_a_text_is_typed_whatever_else_is_mentioned() -> None:
@@ -149,11 +154,25 @@ def test_where_a_keyboard_is_up_a_text_is_typed_whatever_else_is_mentioned() -> 
     for screen in typing * 4:
         example = copy_example(0, CODEC, LANGUAGE, rng, screen=screen)
         words, typed = sentence(example), CODEC.decode_action(example.action).text.split()
-        assert any(words[i] in LANGUAGE.markers and words[i + 1 : i + 3] == typed for i in range(len(words)))
+        spans = [words[i + 1 : i + 1 + len(typed)] for i in range(len(words)) if words[i] in LANGUAGE.markers]
+        assert typed in spans
         assert not names_forbidden(words)
         labels = [list(target.words) for target in askable(screen, LANGUAGE)]
         mentioned += any(words[: len(label)] == label or words[-len(label) :] == label for label in labels)
     assert 0.3 < mentioned / (4 * len(typing)) < 0.7, "half of the sentences, and those who do so by chance"
+
+
+def test_what_a_list_does_not_show_is_looked_for_further_down() -> None:
+    rng = random.Random(8)
+    lists = [screen for screen in draw_screens(150, random.Random(9), FORBIDDEN) if screen.scrolls]
+    assert 20 < len(lists) < 100
+    for n, screen in enumerate(lists):
+        example = scroll_example(n, screen, CODEC, LANGUAGE, rng)
+        assert (example.kind, CODEC.decode_action(example.action)) == ("scroll", SINGLES["<swipe_up>"])
+        words = sentence(example)
+        assert not names_forbidden(words)
+        labels = [list(target.words) for target in screen.targets if target.words]
+        assert not any(words[i : i + len(label)] == label for label in labels for i in range(len(words)))
 
 
 def test_a_label_that_stands_twice_or_is_held_out_is_not_asked_for() -> None:

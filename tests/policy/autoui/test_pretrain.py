@@ -7,7 +7,7 @@ from distrl.errors import PolicyError
 from distrl.policy.autoui.base import load_base
 from distrl.policy.autoui.pretraining.examples import copy_example
 from distrl.policy.autoui.pretraining.recipe import Recipe, Stage
-from distrl.policy.autoui.pretraining.screens import draw_screens, phone_language
+from distrl.policy.autoui.pretraining.screens import draw_screens, phone_language, phone_tokenizer
 from distrl.policy.autoui.pretraining.train import train
 from simphone.words import ALL
 
@@ -43,16 +43,20 @@ def test_the_tower_learns_to_spell_and_then_to_read(tmp_path: Path) -> None:
 
 
 def test_a_model_can_be_made_with_more_words_which_it_reads_on_screens_and_copies(tmp_path: Path) -> None:
-    more = ("norway", "ebay.com", "word")
-    report = train(tmp_path / "more", TINY, FORBIDDEN, more)
+    more = ("norway", "taxi.com", "zebra")
+    report = train(tmp_path / "more", TINY, FORBIDDEN, more, more[:2])
     base = load_base(tmp_path / "more")
     codec = base.tokenizer
-    assert (base.sha256, codec.words) == (report.base_sha256, (*ALL, *more))
-    screens = draw_screens(250, Random(0), FORBIDDEN, 0.6, more)
+    assert (base.sha256, codec.words) == (report.base_sha256, (*phone_tokenizer().words, *more))
+    assert set(ALL) < set(codec.words)
+    screens = draw_screens(600, Random(0), FORBIDDEN, 1.0, more)
     assert set(more) <= {word for screen in screens for target in screen.targets for word in target.words}
-    language = phone_language(FORBIDDEN, more)
-    typed = {copy_example(0, codec, language, Random(n), clutter=0.0).action for n in range(300)}
-    assert set(more) <= {word for ids in typed for word in codec.decode_action(ids).text.split()}
+    language = phone_language(FORBIDDEN, more[:2], more)
+    typed = {copy_example(0, codec, language, Random(n), clutter=0.0).action for n in range(400)}
+    copied = {word for ids in typed for word in codec.decode_action(ids).text.split()}
+    assert set(more[:2]) <= copied
+    assert "zebra" in language.fillers
+    assert "zebra" not in copied
 
 
 def test_a_model_is_never_written_over(tmp_path: Path) -> None:

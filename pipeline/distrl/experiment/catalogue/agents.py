@@ -9,6 +9,7 @@ from typing import Final
 
 from simphone.generations import NEWEST
 
+from distrl.config.suites import sets_of
 from distrl.experiment.catalogue.arms import A_RIDE, ASYNC, BASE, BASE_S, PHONES, SYNC, episodes, until
 from distrl.experiment.costs import PAPER, TAILS, CostModel
 from distrl.experiment.plan import HELD_OUT, Arm, Experiment, Play, Preset
@@ -48,16 +49,16 @@ def _methods(preset: Preset) -> list[Arm]:
 
 
 def _methods_of(suite: str, phones: int) -> Sequence[Arm]:
-    named = f"feeder.suite={suite}"
+    named = sets_of(suite)
 
     def arm(name: str, *sets: str) -> Arm:
-        return _arm(suite, name, *sets, named, phones=phones)
+        return _arm(suite, name, *sets, *named, phones=phones)
 
     return (
         arm(A_RIDE, ASYNC),
         arm("digirl/async", _kind("digirl"), ASYNC),
         arm("digirl/sync", _kind("digirl"), SYNC),
-        _arm(suite, "digirl/single", _kind("digirl"), SYNC, named, phones=phones // 2, costs=SINGLE),
+        _arm(suite, "digirl/single", _kind("digirl"), SYNC, *named, phones=phones // 2, costs=SINGLE),
         arm("filtered bc", _kind("filtered_bc"), ASYNC),
         arm("cloning", _kind("cloning"), ASYNC),
         replace(arm(BASE, ASYNC), until=BASE_S),
@@ -67,12 +68,12 @@ def _methods_of(suite: str, phones: int) -> Sequence[Arm]:
 
 
 def _generalisation(preset: Preset) -> list[Arm]:
-    suite = "feeder.suite=general"
+    suite = sets_of("general")
     arms = (
-        _arm("general", A_RIDE, ASYNC, suite),
-        _arm("general", "digirl/async", _kind("digirl"), ASYNC, suite),
-        _arm("general", "cloning", _kind("cloning"), ASYNC, suite),
-        _base("general", suite),
+        _arm("general", A_RIDE, ASYNC, *suite),
+        _arm("general", "digirl/async", _kind("digirl"), ASYNC, *suite),
+        _arm("general", "cloning", _kind("cloning"), ASYNC, *suite),
+        _base("general", *suite),
     )
     every = ("general", *UNSEEN)
     plays = (

@@ -1,4 +1,5 @@
-"""What the base model is pre-trained on: touch the widget that is meant, copy what a marker announces, know the end.
+"""What the base model is pre-trained on: touch the widget that is meant, copy what a marker announces, look further
+down a list, know the end.
 
 A widget is named after a verb ("tap wifi sync"), or a sentence just mentions it among other words, none of which
 names another widget of that screen: whoever reads a goal on a screen looks for what of it is there. Where the last
@@ -16,6 +17,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +26,9 @@ from distrl.policy.autoui.tokenizer import SINGLES, WordTokenizer
 from distrl.types import Action, ActionKind, Point
 
 Pair = tuple[str, str]
+
+LENGTHS: Final = (2, 6, 3, 1)
+"""How often a text of one word, two, three and four is to be typed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class TrainingScreen:
-    """pixels: uint8 (3, H, W). targets: every named widget that a finger can reach. typing: a keyboard is up.
+    """pixels: uint8 (3, H, W). targets: every named widget that a finger can reach. typing: a keyboard is up. scrolls:
+    a list has more rows than are in sight.
 
     letters: int16 (M, 3), each character that is written: its number in the alphabet, x and y in pixels.
     """
@@ -59,13 +65,15 @@ class TrainingScreen:
     targets: tuple[Target, ...]
     typing: bool = False
     letters: npt.NDArray[np.int16] = field(default_factory=lambda: np.zeros((0, 3), np.int16))
+    scrolls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
     """Read `prompt` over screen number `screen` of the batch and write `action`.
 
-    target: the widget that is meant, None for a copy. done: it was touched already, and `action` says so.
+    target: the widget that is meant, None for a copy. done: it was touched already, and `action` says so. scrolls: what
+    is meant is not in sight, and `action` looks further down.
     """
 
     screen: int
@@ -73,10 +81,13 @@ class Example:
     action: tuple[int, ...]
     target: Target | None = None
     done: bool = False
+    scrolls: bool = False
 
     @property
     def kind(self) -> str:
-        return "copy" if self.target is None else "done" if self.done else self.target.kind
+        if self.target is None:
+            return "scroll" if self.scrolls else "copy"
+        return "done" if self.done else self.target.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +141,7 @@ def copy_example(
     clutter: float = 1.0,
     screen: TrainingScreen | None = None,
 ) -> Example:
-    """A sentence with a marker in it: what follows the marker, two words, is to be typed.
+    """A sentence with a marker in it: what follows the marker, one word to four, is to be typed.
 
     screen: one of its widgets is mentioned as well, half of the time. Where a keyboard is up, the text comes first.
     """
@@ -143,9 +154,37 @@ def copy_example(
     if targets and rng.random() < 0.5:
         target = rng.choice(targets)
         words = _allowed(
-            lambda: [*target.words, *words] if rng.random() < 0.7 else [*words, *target.words], (), language
+            lambda: (
+                [*target.words, *words] if rng.random() < 0.7 else [*words, rng.choice(language.verbs), *target.words]
+            ),
+            (),
+            language,
         )
     return Example(number, tokenizer.encode_prompt(" ".join(words), previous(language, rng)), action)
+
+
+def scroll_example(
+    number: int,
+    screen: TrainingScreen,
+    tokenizer: WordTokenizer,
+    language: Language,
+    rng: random.Random,
+    clutter: float = 1.0,
+) -> Example:
+    """Two words of which the screen, whose list is longer, shows none: they are to be looked for further down."""
+    labels = [target.words for target in screen.targets]
+    shown = {word for target in screen.targets for word in (*target.words, *target.drawn)}
+    meant = [word for word in dict.fromkeys(language.copied) if word not in shown]
+    while not language.allowed(words := rng.sample(meant, 2)):
+        pass
+    if rng.random() < 0.5:
+        words = [rng.choice(language.verbs), *words]
+    before = list[Action]()
+    if rng.random() < clutter:
+        words = _among(words, language.fillers, labels, language, rng)
+        before = previous(language, rng)
+    action = tokenizer.encode_action(SINGLES["<swipe_up>"])
+    return Example(number, tokenizer.encode_prompt(" ".join(words), before), action, scrolls=True)
 
 
 def _touch(
@@ -184,8 +223,9 @@ def _earlier(target: Target, others: Sequence[Target], language: Language, rng: 
 
 
 def _announced(language: Language, rng: random.Random) -> list[str]:
-    """A marker and two words to type."""
-    while not language.allowed(words := [rng.choice(language.markers), *rng.sample(language.copied, 2)]):
+    """A marker and what is to be typed, which words that are never typed end."""
+    count = rng.choices(range(1, len(LENGTHS) + 1), LENGTHS)[0]
+    while not language.allowed(words := [rng.choice(language.markers), *rng.sample(language.copied, count)]):
         pass
     return words
 

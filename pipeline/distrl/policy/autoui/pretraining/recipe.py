@@ -28,23 +28,23 @@ class Recipe:
 
     seed: int = 0
     threads: int = 2
-    screens_to_read: int = 12288
+    screens_to_read: int = 16384
     screens_to_touch: int = 8192
     free_to_read: float = 0.6
     """Share of labels that are any two words: from the pairs of apps the tower learns which word follows which, and of
     a pair that was held out it reads one word."""
     free_to_touch: float = 0.2
-    reading: Stage = Stage(updates=3000, batch=32, lr=4e-3)
-    acting: Stage = Stage(updates=2400, batch=64, lr=3e-3)
+    reading: Stage = Stage(updates=6000, batch=32, lr=4e-3)
+    acting: Stage = Stage(updates=4000, batch=64, lr=3e-3)
     touches_per_screen: int = 2
-    by_words: int = 1200
+    by_words: int = 1600
     """Updates in which words alone say what is typed; from then on it needs a keyboard on the screen. Asked for from
     the beginning, copying is not learned."""
     uncluttered: int = 200
     """Updates over which clutter comes in: what to copy is found at once in a bare sentence, and late in a full one."""
     weight_decay: float = 0.01
     grad_norm: float = 1.0
-    tower: tuple[int, ...] = (16, 32, 64, 96)
+    tower: tuple[int, ...] = (16, 32, 64, 160)
     d_model: int = 96
     d_ff: int = 256
     layers: int = 2

@@ -6,10 +6,11 @@ import random
 from typing import Final
 
 import numpy as np
-from simphone import words
+from simphone import generations, words
 from simphone.canvas import ALPHABET
 from simphone.element import HEIGHT, WIDTH, Element
 from simphone.synthetic import Synthetic, synthetic_screen
+from simphone.synthetic_labels import EVERY
 from simphone.words import Words
 
 from distrl.policy.autoui.pretraining.examples import Language, Pair, Target, TrainingScreen
@@ -22,18 +23,22 @@ COPIED: Final = (
     *words.COLOURS, *words.NOUNS, *words.COLOURS, *words.NOUNS,
     *words.FIRST_NAMES, *words.SWITCHES, *words.SWITCH_KINDS,
 )  # fmt: skip
-"""Words of entities, those that tasks have people type twice as often: to copy any word at all takes far longer."""
+"""Words of entities, those that tasks of the first apps have people type twice as often."""
+RENAMED: Final = tuple(dict.fromkeys(word for name in generations.NAMES.values() for word in name.split()))
+"""Words that newer generations of the UI show."""
 
 
 def phone_tokenizer(more: Words = ()) -> WordTokenizer:
-    """The tokenizer of every word that the phone's first apps show and the home suite says, and of `more`."""
-    return WordTokenizer((*words.ALL, *more))
+    """The tokenizer of every word that the phone shows and the home suite says, and of `more`."""
+    return WordTokenizer(tuple(dict.fromkeys((*EVERY, *RENAMED, *more))))
 
 
-def phone_language(forbidden: frozenset[Pair], more: Words = ()) -> Language:
-    """What is asked in pre-training: words of entities and `more` are copied, and others stand around."""
-    fillers = tuple(word for word in words.ALL if word not in (*VERBS, *MARKERS, *COPIED))
-    return Language(VERBS, MARKERS, (*COPIED, *more), fillers, forbidden)
+def phone_language(forbidden: frozenset[Pair], typed: Words = (), more: Words = ()) -> Language:
+    """What is asked in pre-training: words of entities and `typed` are copied, and others stand around."""
+    copied = (*COPIED, *(word for word in typed if word not in {*VERBS, *MARKERS, *COPIED}))
+    known = {*VERBS, *MARKERS, *copied}
+    fillers = tuple(word for word in phone_tokenizer(more).words if word not in known)
+    return Language(VERBS, MARKERS, copied, fillers, forbidden)
 
 
 def draw_screens(
@@ -53,6 +58,7 @@ def _seen(drawn: Synthetic) -> TrainingScreen:
         targets,
         typing=any(widget.kind == "keys" for widget in drawn.elements),
         letters=np.array(inside, dtype=np.int16).reshape(-1, 3),
+        scrolls=any(widget.kind == "scroll" for widget in drawn.elements),
     )
 
 

@@ -38,6 +38,7 @@ from distrl.policy.autoui.pretraining.examples import (
     TrainingScreen,
     copy_example,
     drawn_words,
+    scroll_example,
     touch_examples,
 )
 from distrl.policy.autoui.pretraining.recipe import Recipe, Stage
@@ -50,6 +51,8 @@ EVALUATION_SEED: Final = 1_000_003
 """Added to the seed where fresh screens and sentences are drawn to measure on: none of them was trained on."""
 
 
+OTHERS: Final = ("copy", "done", "scroll")
+"""Kinds of examples that are right as a whole, and not where they touch."""
 COLUMNS: Final = (
     TextColumn("{task.fields[stage]:<8}"), BarColumn(), TextColumn("{task.completed}/{task.total}  {task.description}"),
     TimeElapsedColumn(), TimeRemainingColumn(),
@@ -76,11 +79,13 @@ class Report:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
-def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair], more: Sequence[str] = ()) -> Report:
+def train(
+    out: Path, recipe: Recipe, forbidden: frozenset[Pair], more: Sequence[str] = (), typed: Sequence[str] = ()
+) -> Report:
     """Make a base model in the directory `out`. Deterministic given the arguments.
 
     forbidden: pairs of words that the evaluation holds out; they are asked for and typed nowhere. more: words that it
-    learns to read and to copy besides those of the phone's first apps and the home suite.
+    learns to read besides those of the phone and the home suite. typed: words that tasks have people type.
     """
     extra = tuple(more)
     if (out / "model.safetensors").exists():
@@ -89,7 +94,7 @@ def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair], more: Sequence[
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)
     tokenizer = phone_tokenizer(extra)
-    language = phone_language(forbidden, extra)
+    language = phone_language(forbidden, tuple(typed), extra)
     rng = random.Random(recipe.seed)
     to_read = draw_screens(recipe.screens_to_read, rng, forbidden, recipe.free_to_read, extra)
     to_touch = draw_screens(recipe.screens_to_touch, rng, forbidden, recipe.free_to_touch, extra)
@@ -115,8 +120,8 @@ def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair], more: Sequence[
             *_act(model, tokenizer, language, to_touch, recipe, rng, _shown(progress, "acting")),
         ]
     fresh = random.Random(recipe.seed + EVALUATION_SEED)
-    free = recipe.free_to_touch if extra else 0.0  # labels of apps alone hold none of `more`
-    accuracy = measure(model, tokenizer, language, draw_screens(512, fresh, forbidden, free, extra), fresh)
+    screens = draw_screens(512, fresh, forbidden, recipe.free_to_touch, extra)
+    accuracy = measure(model, tokenizer, language, screens, fresh)
     seconds = time.monotonic() - started
     parameters = sum(parameter.numel() for parameter in model.parameters())
     notes = _notes(recipe, tokenizer, forbidden, losses, accuracy, seconds, parameters)
@@ -131,8 +136,8 @@ def measure(
     screens: Sequence[TrainingScreen],
     rng: random.Random,
 ) -> dict[str, float]:
-    """Greedy accuracy by kind: the share of taps inside the right widget, of phrases copied without a mistake, and of
-    ends that were recognised."""
+    """Greedy accuracy by kind: the share of taps inside the right widget, of phrases copied without a mistake, of ends
+    that were recognised and of lists that were turned."""
     right: dict[str, list[bool]] = defaultdict(list)
     model.eval()
     for first in range(0, len(screens), 64):
@@ -144,8 +149,8 @@ def measure(
         for example, row in zip(examples, written, strict=True):
             touch = tokenizer.decode_action(row.ids).touch
             hit = example.target is not None and touch is not None and example.target.holds(touch)
-            right[example.kind].append(row.ids == example.action if example.kind in ("copy", "done") else hit)
-    touches = [hit for kind, hits in right.items() if kind not in ("copy", "done") for hit in hits]
+            right[example.kind].append(row.ids == example.action if example.kind in OTHERS else hit)
+    touches = [hit for kind, hits in right.items() if kind not in OTHERS for hit in hits]
     return {"touch": float(np.mean(touches)), **{kind: float(np.mean(hits)) for kind, hits in sorted(right.items())}}
 
 
@@ -241,7 +246,8 @@ def _ask(
     clutter: float = 1.0,
     by_screen: bool = True,
 ) -> list[Example]:
-    """by_screen: text is typed where a keyboard is up and nowhere else; a sentence may announce it anywhere."""
+    """by_screen: text is typed where a keyboard is up and nowhere else, and a sentence may announce it anywhere; what
+    is not in sight is looked for."""
     asked = [
         touch_examples(n, screen, touches, tokenizer, language, rng, clutter, by_screen and not screen.typing)
         for n, screen in enumerate(batch)
@@ -252,7 +258,12 @@ def _ask(
         for n in typing
         for _ in range(2 if by_screen else 1)
     ]
-    return [example for examples in (*asked, copied) for example in examples]
+    scrolled = [
+        scroll_example(n, screen, tokenizer, language, rng, clutter)
+        for n, screen in enumerate(batch)
+        if by_screen and screen.scrolls and not screen.typing
+    ]
+    return [example for examples in (*asked, copied, scrolled) for example in examples]
 
 
 def _acting_losses(model: AutoUIModel, tokens: Tensor, examples: Sequence[Example]) -> dict[str, Tensor]:

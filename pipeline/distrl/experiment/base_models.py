@@ -16,9 +16,7 @@ from distrl.policy.registry import SHIPPED, base_sha256, tokenizer_of
 from distrl.tasks.suite import suite_named
 
 FOLDER: Final = "base-models"
-HINT: Final = (
-    "make one that has them with `distrl base-model train --out DIR`, and give --base-model DIR"
-)
+HINT: Final = "make one that has them with `distrl base-model train --out DIR`, and give --base-model DIR"
 SHOWN: Final = 8
 """Most words in a message."""
 

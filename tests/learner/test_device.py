@@ -111,8 +111,8 @@ def test_a_pass_without_memory_is_repeated_with_less_and_the_same_bits(world: Wo
 
     score, starved.context.compute = starved.context.score, Compute(settings, save)
 
-    def starving(steps: Any) -> Any:
-        made = score(steps)
+    def starving(steps: Any, *screens: Any) -> Any:
+        made = score(steps, *screens)
         if torch.is_grad_enabled() and not saved and starved.u == 1:
             torch.rand(3)  # what a failed pass has drawn is drawn again
             failed.append(len(steps))
@@ -127,7 +127,7 @@ def test_a_pass_without_memory_is_repeated_with_less_and_the_same_bits(world: Wo
 def test_where_nothing_can_be_saved_the_error_names_the_setting_and_a_number(world: World) -> None:
     settings, screens, records = world
     starved = LearnerState(settings("learner.microbatch=6", "learner.gradient_checkpointing=true"))
-    starved.context.score = lambda steps: torch.empty(BEYOND)  # type: ignore[method-assign, assignment, return-value]
+    starved.context.score = lambda *asked: torch.empty(BEYOND)  # type: ignore[method-assign, assignment, return-value]
     update = update_of(0, records[0], (), starved.context.config)
     with pytest.raises(ComputeError, match=r"learner\.microbatch=3"):
         fold(starved, records[0], update, screens, starved.context.config)

@@ -81,9 +81,9 @@ def test_every_update_of_the_real_fold_finds_what_the_lineage_names(
     scored: dict[int, list[Any]] = defaultdict(list)
     state, real = LearnerState(config), Context.score
 
-    def score(self: Context, steps: Sequence[TrajectoryStep]) -> Score:
+    def score(self: Context, steps: Sequence[TrajectoryStep], *screens: Any) -> Score:
         scored[state.u].extend(each.step for each in steps)
-        return real(self, steps)
+        return real(self, steps, *screens)
 
     monkeypatch.setattr(Context, "score", score)
     followed = trace(journal(windows), config, lambda record: left_out(record, CODEC, None))

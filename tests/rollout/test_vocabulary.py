@@ -62,7 +62,7 @@ def test_what_people_type_are_words_of_entities_and_not_of_instructions() -> Non
 
 def test_words_of_a_file_are_learned_once_and_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("Water the plants!\nopen the taxi app x3 <tap>\n")
-    assert words_of_file(tmp_path / "mine.txt", EVERY) == ("<tap>", "plants", "taxi", "water", "x3")
+    assert words_of_file(tmp_path / "mine.txt", EVERY) == ("plants", "taxi", "water", "<tap>", "x3")
     (tmp_path / "picture").write_bytes(b"\x89PNG\xff")
     for path in (tmp_path / "picture", tmp_path / "none", tmp_path):
         with pytest.raises(ConfigError, match="--words"):

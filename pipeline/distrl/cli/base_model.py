@@ -48,7 +48,8 @@ def train_base(
     if updates is not None:
         recipe = replace(recipe, acting=replace(recipe.acting, updates=updates))
     more = words_of_all_suites(phone_tokenizer())
-    own = words_of_file(words, phone_tokenizer(more)) if words else ()
+    every = phone_tokenizer(more)
+    own = [word for word in words_of_file(words, every) if word not in every.tokens] if words else []
     console.print(train(out, recipe, suite.held_out_pairs(), (*more, *own), (*words_to_type(), *own)))
 
 

@@ -109,6 +109,7 @@ def test_every_learning_setting_may_be_changed_or_says_why_not() -> None:
             "keep_adapters",
             "keep_adapters_every",
             "rebuild_window",
+            "record_draws",
             "ranks",
             "features_mb",
             "features_directory",

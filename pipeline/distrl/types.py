@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 SCRIPTED = -1
 """Version of steps that a script or a person chose."""
@@ -73,6 +73,11 @@ class ScreenSize(NamedTuple):
 
     width: int
     height: int
+
+
+TAP_DISTANCE: Final = 0.04
+"""A finger that lifts no farther than this from where it touched has tapped; in fractions of the screen, as
+`_SWIPE_DISTANCE_THRESHOLD` of Android in the Wild's action matching."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from distrl.appagent.elements import NumberedElement
 from distrl.appagent.grid import PLACES, Grid
 from distrl.appagent.tags import LEAST_WIDTH, gridded, size_of, tagged
 from distrl.chat.endpoint import NoAnswerError, NoTurnError
-from distrl.policy.actions import TAP_DISTANCE, parse, to_text
-from distrl.types import Action, ActionKind, Point
+from distrl.policy.actions import parse, to_text
+from distrl.types import TAP_DISTANCE, Action, ActionKind, Point
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image

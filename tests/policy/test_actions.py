@@ -4,8 +4,8 @@ import json
 import math
 
 import pytest
-from distrl.policy.actions import TAP_DISTANCE, parse, to_text
-from distrl.types import Action, ActionKind, Point
+from distrl.policy.actions import parse, to_text
+from distrl.types import TAP_DISTANCE, Action, ActionKind, Point
 from hypothesis import given
 from hypothesis import strategies as st
 

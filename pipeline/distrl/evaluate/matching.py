@@ -15,13 +15,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from distrl.types import TAP_DISTANCE
+
 Floats = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
 
 DUAL_POINT: Final = "DUAL_POINT"
-TAP_MOVES: Final = np.float32(0.04)
-"""A gesture that ends farther from its beginning is a drag. Fractions of the screen, like all lengths here."""
 TAPS_APART: Final = np.float32(0.14)
+"""In fractions of the screen, like all lengths here."""
 BOX_GROWTH: Final = np.float32(1.4)
 """A box is widened by this share of its size, half of it on either side."""
 
@@ -58,7 +59,7 @@ class Gestures:
     @property
     def tap(self) -> Bools:
         """(N,) whether the gesture is a DUAL_POINT that ends where it began."""
-        return self.dual_point & (_length(self.lift - self.touch) <= TAP_MOVES)
+        return self.dual_point & (_length(self.lift - self.touch) <= np.float32(TAP_DISTANCE))
 
 
 def matches(first: Gestures, second: Gestures, boxes: npt.ArrayLike) -> Bools:

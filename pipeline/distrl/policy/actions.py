@@ -14,10 +14,7 @@ from typing import Any, Final
 
 from distrl.errors import PolicyError
 from distrl.text import fields_once
-from distrl.types import Action, ActionKind, Point
-
-TAP_DISTANCE: Final = 0.04
-"""A finger that lifts nearer to where it touched than this has tapped (Android in the Wild, section 3)."""
+from distrl.types import TAP_DISTANCE, Action, ActionKind, Point
 
 POINT_DECIMALS: Final = 4
 

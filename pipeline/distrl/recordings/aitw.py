@@ -19,12 +19,10 @@ from PIL import Image
 from distrl.images import MAX_PIXELS
 from distrl.recordings.episode import MOST_STEPS, Box, Dataset, RecordedEpisode, RecordedStep, plain_goal, typed_text
 from distrl.recordings.example import Features
-from distrl.types import Action, ActionKind, Point
+from distrl.types import TAP_DISTANCE, Action, ActionKind, Point
 
 MARK: Final = "image/encoded"
 """A feature that no other data set has."""
-TAP_MOVES: Final = 0.04
-"""A DUAL_POINT that ends farther from its beginning is a swipe (section 5.1)."""
 MOST_BOXES: Final = 1_000
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _TYPE, _DUAL_POINT, _IMPOSSIBLE = 3, 4, 11
@@ -81,7 +79,7 @@ def _action(features: Features) -> tuple[str, Action | None]:
     number = features.integer("results/action_type")
     if number == _DUAL_POINT:
         touch, lift = _point(features, "results/yx_touch"), _point(features, "results/yx_lift")
-        if math.hypot(touch.x - lift.x, touch.y - lift.y) <= TAP_MOVES:
+        if math.hypot(touch.x - lift.x, touch.y - lift.y) <= TAP_DISTANCE:
             return "tap", Action(ActionKind.TAP, touch=touch)
         return "swipe", Action(ActionKind.SWIPE, touch=touch, lift=lift)
     if number not in _NAMES:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from distrl.policy.actions import TAP_DISTANCE
 from distrl.policy.dialects.registry import DIALECTS
-from distrl.types import Action, ActionKind, Point, ScreenSize
+from distrl.types import TAP_DISTANCE, Action, ActionKind, Point, ScreenSize
 from hypothesis import strategies as st
 
 SIZES: Final = (ScreenSize(1080, 2400), ScreenSize(1092, 2408), ScreenSize(728, 1288), ScreenSize(28, 4096))

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from distrl.policy.actions import TAP_DISTANCE, parse, to_text
+from distrl.policy.actions import parse, to_text
 from distrl.policy.dialects.protocol import INTRODUCTION
 from distrl.policy.dialects.text import checked, first, no_form, read, typed
-from distrl.types import Action, ActionKind, Point, ScreenSize
+from distrl.types import TAP_DISTANCE, Action, ActionKind, Point, ScreenSize
 
 _MARKER: Final = re.compile('"action_type"')
 

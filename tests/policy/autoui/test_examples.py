@@ -185,5 +185,5 @@ def test_a_label_that_stands_twice_or_is_held_out_is_not_asked_for() -> None:
 def test_words_are_found_in_the_cells_that_their_widget_covers() -> None:
     target = Target("button", ("ok",), ("ok", "unheard"), (0.5, 0.25, 1.0, 0.375))
     words, cells = drawn_words([TrainingScreen(np.zeros((3, 8, 8), np.uint8), (target,))], {"ok": 7}, (8, 4))
-    assert words.tolist() == [[0, 7]]
-    assert np.flatnonzero(cells[0]).tolist() == [10, 11]
+    assert words.tolist() == [[0, 0, 7]]
+    assert np.flatnonzero(cells[0, 0]).tolist() == [10, 11]

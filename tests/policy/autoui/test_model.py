@@ -5,8 +5,10 @@ import itertools
 
 import pytest
 import torch
-from distrl.policy.autoui.model import AutoUIModel, Fusion, Shape, VisionTower
+import torch.nn.functional as F
+from distrl.policy.autoui.model import AutoUIModel, Beside, Fusion, Shape, VisionTower
 from distrl.policy.autoui.tokenizer import PAD
+from torch import nn
 
 WIDTH, WORDS = 64, 40
 PAIRS = tuple(itertools.product((10, 11, 12), (20, 21, 22)))
@@ -61,12 +63,38 @@ def test_a_token_stands_for_the_pixels_that_its_shape_says() -> None:
     assert features.shape == (1, 32 * 16, 32)
 
 
+def test_a_convolution_of_tokens_sees_further_along_their_row_alone() -> None:
+    torch.manual_seed(0)
+    tokens, marked = torch.zeros(2, 1, 16, 5, 9)
+    marked[..., 2, 4] = 1
+    for layers, seen in ((1, 3), (2, 5)):
+        along = nn.Sequential(*(Beside(16) for _ in range(layers)))
+        for layer in along:
+            layer.norm = nn.Identity()  # which sees all tokens, as every normalisation of the tower does
+        with torch.no_grad():
+            changed = (along(marked) - along(tokens)).abs().amax((0, 1)) > 0
+        assert changed.any(1).tolist() == [False, False, True, False, False]
+        assert int(changed.sum()) == seen
+
+
+def test_a_token_of_two_words_says_so_where_reading_is_sharp() -> None:
+    """Of 500 words in 96 dimensions the other 498 have half of the odds at a sharpness of 1."""
+    odds = []
+    for sharpness in (1.0, 2.0):
+        torch.manual_seed(0)
+        fusion = Fusion(500, 96, sharpness)
+        both = F.layer_norm(fusion.lexicon[10] + fusion.lexicon[20], (96,))
+        odds.append(float(fusion.read(both).softmax(-1)[[10, 20]].sum()))
+    assert odds[0] < 0.7
+    assert odds[1] > 0.95
+
+
 @pytest.mark.parametrize("tower", [(8,), (8, 8, 16), (16, 32, 64, 96)])
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_how_pixels_and_weights_lie_in_memory_changes_no_bit(tower: tuple[int, ...], rows: int) -> None:
     """A loaded base model has its weights as its pixels lie; it was trained, and acted before, with them otherwise."""
     torch.manual_seed(0)
-    plain = VisionTower(Shape(8, 64, 128, tower, d_model=32)).eval()
+    plain = VisionTower(Shape(8, 64, 128, tower, d_model=32, beside=1)).eval()
     packed = copy.deepcopy(plain).to(memory_format=torch.channels_last)
     lines = torch.randint(0, 256, (rows, 128, 64, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
     with torch.no_grad():

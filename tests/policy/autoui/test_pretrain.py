@@ -13,7 +13,6 @@ from simphone.words import ALL
 
 TINY = Recipe(
     threads=1,
-    screens_to_read=24,
     screens_to_touch=24,
     reading=Stage(3, 8, 4e-3),
     acting=Stage(3, 8, 3e-3),

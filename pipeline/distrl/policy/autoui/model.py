@@ -34,7 +34,8 @@ class Shape:
     """The sizes of a model; any of this architecture. Saved in the base model's config.json.
 
     image_width, image_height: pixels. tower: channels after each convolution but the last, whose are d_model; each is a
-    multiple of 8. All have stride 2, so that a token stands for 2^(len(tower) + 1) pixels.
+    multiple of 8. All have stride 2, so that a token stands for 2^(len(tower) + 1) pixels. beside: convolutions after
+    them, each of three tokens of a row. sharpness: of what is read in a token, as an inverse temperature.
     """
 
     vocabulary: int
@@ -47,12 +48,27 @@ class Shape:
     heads: int = 4
     d_kv: int = 24
     dropout: float = 0.1
+    beside: int = 0
+    sharpness: float = 1.0
 
     @property
     def grid(self) -> tuple[int, int]:
         """(rows, columns) of image tokens."""
         stride = 2 ** (len(self.tower) + 1)
         return self.image_height // stride, self.image_width // stride
+
+
+class Beside(nn.Module):
+    """Adds to each token what stands to its left and right: a long word reaches over more pixels than a token sees."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm = nn.GroupNorm(GROUPS, channels)
+        self.row = nn.Conv2d(channels, channels, (1, 3), padding=(0, 1))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(B, d, rows, columns) to the same."""
+        return tokens + cast(Tensor, self.row(F.gelu(self.norm(tokens))))
 
 
 class VisionTower(nn.Module):
@@ -64,7 +80,8 @@ class VisionTower(nn.Module):
         layers: list[nn.Module] = [nn.Conv2d(3, channels[0], 3, 2, 1), nn.GELU()]
         for before, after in itertools.pairwise(channels):
             layers += [nn.Conv2d(before, after, 3, 2, 1), nn.GroupNorm(GROUPS, after), nn.GELU()]
-        self.layers = nn.Sequential(*layers[:-2])  # the last are normalised as tokens
+        layers = layers[:-2]  # the last are normalised as tokens
+        self.layers = nn.Sequential(*layers, *(Beside(shape.d_model) for _ in range(shape.beside)))
         self.norm = nn.LayerNorm(shape.d_model)
         rows, columns = shape.grid
         self.row = nn.Parameter(torch.randn(rows, 1, shape.d_model) * 0.5)
@@ -97,8 +114,9 @@ class Fusion(nn.Module):
     its words stand there, whether or not any training has named that time.
     """
 
-    def __init__(self, vocabulary: int, width: int) -> None:
+    def __init__(self, vocabulary: int, width: int, sharpness: float = 1.0) -> None:
         super().__init__()
+        self.sharpness = sharpness
         self.lexicon = nn.Parameter(torch.randn(vocabulary, width), requires_grad=False)  # what the tower reads against
         self.scale = nn.Parameter(torch.tensor(1.0))
         self.nowhere = nn.Parameter(torch.tensor(3.0))  # the score of not standing on the screen
@@ -108,7 +126,7 @@ class Fusion(nn.Module):
 
     def read(self, content: Tensor) -> Tensor:
         """What stands in each cell: content (..., d) to scores (..., V), whose softmax is P(word | cell)."""
-        return content @ self.lexicon.T / math.sqrt(self.lexicon.shape[-1])
+        return content @ self.lexicon.T * (self.sharpness / math.sqrt(self.lexicon.shape[-1]))
 
     def forward(self, words: Tensor, prompts: Tensor, content: Tensor, places: Tensor) -> Tensor:
         """words (B, L, d) of prompts (B, L), content (B, rows, columns, d), places (rows * columns, d) to words
@@ -148,7 +166,7 @@ class AutoUIModel(EncoderDecoder):
         super().__init__()
         self.shape = shape
         self.vision = VisionTower(shape)
-        self.fusion = Fusion(shape.vocabulary, shape.d_model)
+        self.fusion = Fusion(shape.vocabulary, shape.d_model, shape.sharpness)
         self.t5 = T5ForConditionalGeneration(
             T5Config(
                 vocab_size=shape.vocabulary,

@@ -284,19 +284,19 @@ def _allowed_words(language: Language, rng: random.Random) -> list[str]:
 
 def drawn_words(
     screens: Sequence[TrainingScreen], ids: Mapping[str, int], grid: tuple[int, int]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Every word that stands on a widget, R in all: its (screen, id) as (R, 2), and its widget's cells (R, N).
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Every word that stands on a widget, R in all, as (screen, its widget, id): (R, 3). And the cells of each widget,
+    1 or 0: (B, W, N), where W are the most widgets of a screen.
 
     grid: rows and columns of image tokens, N = rows x columns in reading order. ids: those words that count.
     """
     rows, columns = grid
-    words, cells = [], []
+    words: list[tuple[int, int, int]] = []
+    cells = np.zeros((len(screens), max(len(screen.targets) for screen in screens), rows, columns), np.float32)
     for number, screen in enumerate(screens):
-        for target in screen.targets:
+        for widget, target in enumerate(screen.targets):
             left, top, right, bottom = target.box
-            box = np.zeros((rows, columns), dtype=bool)
-            box[int(top * rows) : math.ceil(bottom * rows), int(left * columns) : math.ceil(right * columns)] = True
-            known = [ids[word] for word in target.drawn if word in ids]
-            words += [(number, word) for word in known]
-            cells += [box.reshape(-1)] * len(known)
-    return np.array(words, dtype=np.int64).reshape(-1, 2), np.array(cells, dtype=bool).reshape(-1, rows * columns)
+            spanned = slice(int(left * columns), math.ceil(right * columns))
+            cells[number, widget, int(top * rows) : math.ceil(bottom * rows), spanned] = 1
+            words += [(number, widget, ids[word]) for word in target.drawn if word in ids]
+    return np.array(words, dtype=np.int64).reshape(-1, 3), cells.reshape(*cells.shape[:2], -1)

@@ -28,8 +28,8 @@ class Recipe:
 
     seed: int = 0
     threads: int = 2
-    screens_to_read: int = 16384
-    screens_to_touch: int = 8192
+    screens_to_touch: int = 32768
+    """Each is looked at once and asked about many times; what is read is a new screen every time."""
     free_to_read: float = 0.6
     """Share of labels that are any two words: from the pairs of apps the tower learns which word follows which, and of
     a pair that was held out it reads one word."""
@@ -45,6 +45,9 @@ class Recipe:
     weight_decay: float = 0.01
     grad_norm: float = 1.0
     tower: tuple[int, ...] = (16, 32, 64, 160)
+    beside: int = 1
+    sharpness: float = 2.0
+    """Of 508 words in 96 dimensions a token that holds two cannot say so at 1: the others take half of the odds."""
     d_model: int = 96
     d_ff: int = 256
     layers: int = 2

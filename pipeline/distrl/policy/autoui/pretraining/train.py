@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import math
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from simphone.canvas import ALPHABET
+from simphone.element import HEIGHT, WIDTH
 from torch import Tensor, nn
 
 from distrl.errors import PolicyError
@@ -43,6 +44,7 @@ from distrl.policy.autoui.pretraining.examples import (
 )
 from distrl.policy.autoui.pretraining.recipe import Recipe, Stage
 from distrl.policy.autoui.pretraining.screens import draw_screens, phone_language, phone_tokenizer
+from distrl.policy.autoui.pretraining.stream import fresh_screens
 from distrl.policy.autoui.t5 import ActingT5
 from distrl.policy.autoui.tokenizer import PAD, WordTokenizer
 from distrl.policy.sampling import drawing
@@ -95,15 +97,14 @@ def train(
     torch.manual_seed(recipe.seed)
     tokenizer = phone_tokenizer(extra)
     language = phone_language(forbidden, tuple(typed), extra)
-    rng = random.Random(recipe.seed)
-    to_read = draw_screens(recipe.screens_to_read, rng, forbidden, recipe.free_to_read, extra)
-    to_touch = draw_screens(recipe.screens_to_touch, rng, forbidden, recipe.free_to_touch, extra)
-    height, width = to_read[0].pixels.shape[1:]
+    rng, drawn = random.Random(recipe.seed), recipe.reading.updates * recipe.reading.batch
+    to_read = fresh_screens(f"{recipe.seed} read", drawn, forbidden, recipe.free_to_read, extra)
+    to_touch = fresh_screens(f"{recipe.seed} touch", recipe.screens_to_touch, forbidden, recipe.free_to_touch, extra)
     model = AutoUIModel(
         Shape(
             len(tokenizer.tokens),
-            width,
-            height,
+            WIDTH,
+            HEIGHT,
             recipe.tower,
             recipe.d_model,
             recipe.d_ff,
@@ -111,12 +112,15 @@ def train(
             recipe.heads,
             recipe.d_kv,
             recipe.dropout,
+            recipe.beside,
+            recipe.sharpness,
         )
     )
+    model.vision.to(memory_format=torch.channels_last)  # updates take less than two thirds of the time
     model.eval()  # without dropout, with which copying takes ten times as long to begin
     with Progress(*COLUMNS) as progress:
         losses = [
-            *_read(model, tokenizer, to_read, recipe, rng, _shown(progress, "reading")),
+            *_read(model, tokenizer, to_read, recipe, _shown(progress, "reading")),
             *_act(model, tokenizer, language, to_touch, recipe, rng, _shown(progress, "acting")),
         ]
     fresh = random.Random(recipe.seed + EVALUATION_SEED)
@@ -126,7 +130,14 @@ def train(
     parameters = sum(parameter.numel() for parameter in model.parameters())
     notes = _notes(recipe, tokenizer, forbidden, losses, accuracy, seconds, parameters)
     sha256 = save_base(out, model, tokenizer, notes)
-    return Report(sha256, parameters, seconds, tuple(losses), accuracy, {"screens": len(to_read) + len(to_touch)})
+    return Report(
+        sha256,
+        parameters,
+        seconds,
+        tuple(losses),
+        accuracy,
+        {"screens": drawn + recipe.screens_to_touch},
+    )
 
 
 def measure(
@@ -155,12 +166,7 @@ def measure(
 
 
 def _read(
-    model: AutoUIModel,
-    tokenizer: WordTokenizer,
-    pool: Sequence[TrainingScreen],
-    recipe: Recipe,
-    rng: random.Random,
-    show: Show,
+    model: AutoUIModel, tokenizer: WordTokenizer, fresh: Iterator[TrainingScreen], recipe: Recipe, show: Show
 ) -> list[dict[str, float]]:
     """Stage one: the tower, against the fusion's table of words, and its middle against single letters.
 
@@ -170,7 +176,7 @@ def _read(
     spelling = nn.Conv2d(model.shape.tower[2], len(ALPHABET), 1)
 
     def loss(update: int) -> dict[str, Tensor]:
-        batch = rng.sample(pool, recipe.reading.batch)
+        batch = list(islice(fresh, recipe.reading.batch))
         strokes = model.vision.strokes(_images(batch))
         return {
             "read": _reading_loss(model, model.vision.content_of(strokes), batch, tokenizer),
@@ -184,14 +190,18 @@ def _act(
     model: AutoUIModel,
     tokenizer: WordTokenizer,
     language: Language,
-    pool: Sequence[TrainingScreen],
+    fresh: Iterator[TrainingScreen],
     recipe: Recipe,
     rng: random.Random,
     show: Show,
 ) -> list[dict[str, float]]:
     """Stage two: the encoder-decoder and the tokens' places, on contents that the frozen tower has seen once."""
-    with torch.no_grad():
-        seen = torch.cat([model.vision.content(_images(pool[i : i + 64])) for i in range(0, len(pool), 64)])
+    pool: list[TrainingScreen] = []
+    seen = torch.empty(recipe.screens_to_touch, *model.shape.grid, model.shape.d_model)
+    while batch := list(islice(fresh, 64)):
+        with torch.no_grad():
+            seen[len(pool) : len(pool) + len(batch)] = model.vision.content(_images(batch))
+        pool += [replace(screen, pixels=screen.pixels[:, :0]) for screen in batch]
 
     typing = [n for n, screen in enumerate(pool) if screen.typing] or range(len(pool))
 
@@ -287,10 +297,13 @@ def _reading_loss(
     that the cell where the word stands alone can say it. A label of two words cannot go below log 2.
     """
     ids = {word: i for i, word in enumerate(tokenizer.tokens)}
-    owners, cells = (torch.from_numpy(array) for array in drawn_words(batch, ids, model.shape.grid))
+    words, cells = (torch.from_numpy(array) for array in drawn_words(batch, ids, model.shape.grid))
+    screen, widget, word = words.unbind(1)
     scores = model.fusion.read(content.flatten(1, 2))
-    on_widget = scores[owners[:, 0]].masked_fill(~cells[..., None], -math.inf).logsumexp(dim=1)
-    return F.cross_entropy(on_widget, owners[:, 1])
+    # One product sums over the cells of all widgets. No score is far enough below the highest to vanish
+    highest = scores.detach().amax((1, 2), keepdim=True)
+    on_widget = (cells @ (scores - highest).exp()).clamp_min(1e-30).log()
+    return (on_widget.logsumexp(2)[screen, widget] - on_widget[screen, widget, word]).mean()
 
 
 def _spelling_loss(scores: Tensor, batch: Sequence[TrainingScreen]) -> Tensor:

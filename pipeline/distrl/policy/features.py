@@ -41,8 +41,8 @@ class Features:
         self._folder: FeatureFolder | None = None
         self._looking = threading.Lock()
         """Held while a screenshot is looked at: a policy has one user at a time."""
-        self._ahead: dict[str, ImageFeatures] = {}
-        """By sha256: looked at ahead, and not loaded."""
+        self._ahead: dict[str, ImageFeatures | PolicyError] = {}
+        """By sha256: looked at ahead, and not loaded; an error for what is no image."""
         self._look_bytes = 0
         """Of the last one ahead; those of one model have about one size."""
 
@@ -81,15 +81,18 @@ class Features:
 
     def _looked(self, ref: ObjectRef, images: Images) -> ImageFeatures:
         """Now, where it was not ahead. Raises PolicyError for what is no image."""
-        if (ahead := self._ahead.pop(ref.sha256, None)) is not None:
-            return ahead
-        data = images(ref)  # before the lock: what has come is looked at while this one is waited for
-        with self._looking:
-            ahead = self._ahead.pop(ref.sha256, None)
-            return self._look(data) if ahead is None else ahead
+        found = self._ahead.pop(ref.sha256, None)
+        if found is None:
+            data = images(ref)  # before the lock: what has come is looked at while this one is waited for
+            with self._looking:
+                found = self._ahead.pop(ref.sha256, None) or self._look(data)
+        if isinstance(found, PolicyError):
+            raise found
+        return found
 
     def look_ahead(self, ref: ObjectRef, image: Callable[[], bytes | None]) -> None:
-        """Compute the tokens of a screenshot that is to be loaded; any thread may. What fails is left to who loads it.
+        """Compute the tokens of a screenshot that is to be loaded; any thread may. Who loads it is told where it is no
+        image; what fails in another way is left to them.
 
         image: its bytes, verified; None where it is not wanted any more.
         """
@@ -101,6 +104,9 @@ class Features:
             try:
                 self._ahead[ref.sha256] = found = self._look(data)
                 self._look_bytes = found.tokens.nbytes
+            except PolicyError as error:
+                # a new one: that which was raised holds the bytes by its traceback
+                self._ahead[ref.sha256] = PolicyError(error.where, error.what, error.hint)
             except Exception as error:
                 LOG.debug("%s is not looked at ahead: %s", ref.key, error)
 

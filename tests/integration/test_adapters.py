@@ -14,11 +14,13 @@ from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.topics import topic_name
 from distrl.config import Config, StoreSettings, load
-from distrl.errors import StoreError
+from distrl.errors import PolicyError, StoreError
 from distrl.learner.adapters import BLOCK, NamedVersions, prune_adapters
 from distrl.offline.adapter import export_adapter
 from distrl.store.adapters import put_adapter, read_adapter
 from distrl.store.objects import ObjectStore, open_store
+from distrl.policy.recurrent_q.directory import Described, make
+from distrl.policy.registry import SHIPPED, policy_of
 from distrl.types import Version
 
 pytestmark = pytest.mark.integration
@@ -73,3 +75,16 @@ def test_adapters_go_once_no_trajectory_names_them_and_readers_are_told(config: 
     assert read_adapter(store, config.run, versions[BLOCK + 1]) == f"{config.run} {BLOCK + 1}".encode()
     with pytest.raises(StoreError, match=f"version 0 of run {config.run}: was pruned by learner.keep_adapters={KEEP}"):
         export_adapter(config, 0, tmp_path / "gone")
+
+
+def test_whole_weights_are_not_exported_as_an_adapter(config: Config, tmp_path: Path) -> None:
+    store = open_store(config.store)
+    make(tmp_path / "q", SHIPPED, Described(width=16))
+    policy = policy_of(config.policy.model_copy(update={"base_model": tmp_path / "q"}))
+    version = factories.version(0, adapter=put_adapter(store, config.run, policy.adapter()))
+    with Journal(config) as journal:
+        journal.publish_version(version)
+    with pytest.raises(PolicyError, match=r"whole weights, as with policy\.trains=all or of a recurrent Q") as error:
+        export_adapter(config, None, tmp_path / "out")
+    assert version.adapter.key in error.value.hint
+    assert not (tmp_path / "out").exists()

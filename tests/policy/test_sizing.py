@@ -13,6 +13,7 @@ from distrl.cli.main import app
 from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.policy.autoui.policy import AutoUIPolicy
+from distrl.policy.recurrent_q.directory import Described, make
 from distrl.policy.registry import SHIPPED, policy_of
 from distrl.policy.sizing import Sizes, sizes_of
 from distrl.policy.vlm.policy import VlmPolicy
@@ -106,6 +107,15 @@ def test_the_table_of_the_document_is_what_the_command_prints() -> None:
     page = (ROOT / "docs/sizing.md").read_text()
     assert ended.output.strip() in page
     assert " ".join(f"docs/sizing/{name}.json" for name in MODELS) in page
+
+
+def test_a_format_without_sizes_is_refused_by_its_name(tmp_path: Path) -> None:
+    made = tmp_path / "q"
+    make(made, SHIPPED, Described())
+    with pytest.raises(PolicyError, match=r"format 'distrl-recurrent-q/1', whose sizes are not computed") as error:
+        sizes_of(made, PolicySettings(), 10, 4)
+    assert "`autoui`" in error.value.hint
+    assert sizes_of(made / "autoui", PolicySettings(), 10, 4) == sizes_of(SHIPPED, PolicySettings(), 10, 4)
 
 
 @pytest.mark.parametrize(

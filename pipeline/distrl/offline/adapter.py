@@ -7,8 +7,9 @@ from pathlib import Path
 from distrl.broker.journal import history, in_force
 from distrl.broker.versions import lineage
 from distrl.config import Config
-from distrl.errors import ConfigError
+from distrl.errors import ConfigError, PolicyError
 from distrl.policy.adapters import WEIGHTS, write_peft
+from distrl.policy.vlm.full import holds_whole_weights
 from distrl.store.adapters import read_adapter
 from distrl.store.objects import open_store
 from distrl.types import Version
@@ -18,11 +19,17 @@ def export_adapter(config: Config, number: int | None, out: Path) -> Version:
     """Write the adapter of version `number` of the run (None: the newest) to the directory `out`; returns the version.
 
     Raises ConfigError where there is no such version, or `out` cannot be written or holds an adapter already;
-    BrokerError, StoreError, and PolicyError for a malformed adapter.
+    BrokerError, StoreError, and PolicyError for a malformed adapter and for weights that are none.
     """
     if (out / WEIGHTS).exists():
         raise ConfigError("--out", f"{out} holds an adapter already", "name another directory")
     version, data = adapter_of(config, number)
+    if holds_whole_weights(data):
+        raise PolicyError(
+            f"version {version.version} of run {config.run}",
+            "holds whole weights, as with policy.trains=all or of a recurrent Q, and PEFT has a form for LoRA alone",
+            f"read {version.adapter.key} of the store as it is, a safetensors file, or export a run that trains LoRA",
+        )
     try:
         write_peft(data, out)
     except OSError as error:

@@ -92,6 +92,12 @@ def _sizes_of(file: Path, found: dict[str, Any], settings: PolicySettings, promp
         tiny, words = _tiny(found, file), tokenizer(found, file.parent)
         rows, columns = tiny.shape.grid
         return _encoder_decoder(tiny, settings, rows * columns + words.prompt_length, words.action_length, TINY_TARGETS)
+    if "format" in found:
+        raise PolicyError(
+            str(file),
+            f"is of format {found['format']!r:.60}, whose sizes are not computed",
+            f"name a model of format {TINY} or {PAPERS}, or one of Hugging Face; a recurrent Q's eyes are in its `autoui`",
+        )
     return _vision_language(file, settings, prompt, action)
 
 

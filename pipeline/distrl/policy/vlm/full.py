@@ -21,6 +21,14 @@ BASE: Final = "base"
 _HINT: Final = "start a new run for another base model or another policy.trains"
 
 
+def holds_whole_weights(data: bytes) -> bool:
+    """Whether a version's bytes are of `FullWeights`; of a LoRA adapter and of anything else they are not."""
+    try:
+        return (_metadata(data) or {}).keys() == {BASE}
+    except (ValueError, AttributeError, struct.error):
+        return False
+
+
 class FullWeights:
     """The parameters of `module` whose names are `trained`; all others are frozen. Equal weights give equal bytes."""
 
@@ -45,8 +53,7 @@ class FullWeights:
         `LoraAdapter.load` does."""
         try:
             tensors = load_tensors(data)
-            (length,) = struct.unpack("<Q", data[:8])
-            found: Any = json.loads(data[8 : 8 + length]).get("__metadata__")
+            found = _metadata(data)
         except (SafetensorError, ValueError, struct.error) as error:
             raise PolicyError("adapter", f"is no weights of this project ({error!r:.200})", _HINT) from None
         if found != self._metadata:
@@ -58,3 +65,10 @@ class FullWeights:
         with torch.no_grad():
             for name, parameter in self._trained.items():
                 parameter.copy_(tensors[name])
+
+
+def _metadata(data: bytes) -> Any:
+    """What the header of a safetensors file says beside its tensors. Raises ValueError, AttributeError, struct.error
+    for what is no such file."""
+    (length,) = struct.unpack("<Q", data[:8])
+    return json.loads(data[8 : 8 + length]).get("__metadata__")

@@ -3,8 +3,8 @@
     Screens ─▶ came ─▶ queue ─▶ one thread ─▶ Features.look_ahead ─▶ the fold finds them
 
 A screenshot is looked at alone and on `learner.torch_threads` threads, there as in the fold, so its features have the
-same bits and it does not matter which were ready. What cannot be fetched is asked for again by the fold, and of what is no
-image the fold is told: it raises or skips as it does without this.
+same bits and it does not matter which were ready. The fold asks again for what cannot be fetched, and skips what is no
+image, as it does without this.
 """
 
 from __future__ import annotations

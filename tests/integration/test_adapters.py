@@ -17,10 +17,10 @@ from distrl.config import Config, StoreSettings, load
 from distrl.errors import PolicyError, StoreError
 from distrl.learner.adapters import BLOCK, NamedVersions, prune_adapters
 from distrl.offline.adapter import export_adapter
-from distrl.store.adapters import put_adapter, read_adapter
-from distrl.store.objects import ObjectStore, open_store
 from distrl.policy.recurrent_q.directory import Described, make
 from distrl.policy.registry import SHIPPED, policy_of
+from distrl.store.adapters import put_adapter, read_adapter
+from distrl.store.objects import ObjectStore, open_store
 from distrl.types import Version
 
 pytestmark = pytest.mark.integration

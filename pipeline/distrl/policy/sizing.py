@@ -96,7 +96,7 @@ def _sizes_of(file: Path, found: dict[str, Any], settings: PolicySettings, promp
         raise PolicyError(
             str(file),
             f"is of format {found['format']!r:.60}, whose sizes are not computed",
-            f"name a model of format {TINY} or {PAPERS}, or one of Hugging Face; a recurrent Q's eyes are in its `autoui`",
+            f"name a model of {TINY}, of {PAPERS} or of Hugging Face; a recurrent Q's eyes are in its `autoui`",
         )
     return _vision_language(file, settings, prompt, action)
 

@@ -24,7 +24,7 @@ _HINT: Final = "start a new run for another base model or another policy.trains"
 def holds_whole_weights(data: bytes) -> bool:
     """Whether a version's bytes are of `FullWeights`; of a LoRA adapter and of anything else they are not."""
     try:
-        return (_metadata(data) or {}).keys() == {BASE}
+        return bool(_metadata(data).keys() == {BASE})
     except (ValueError, AttributeError, struct.error):
         return False
 

@@ -106,6 +106,27 @@ def test_draws_depend_on_a_rows_own_seed_alone(policy: VlmPolicy) -> None:
     assert policy.decide(shots(3)[1:2], asked[1:2], FULL, [9])[0].action_ids != alone[0].action_ids
 
 
+def test_a_batch_reads_each_token_once_and_ends_with_its_longest_row(policy: VlmPolicy) -> None:
+    """Keys and values are kept: after the prompt the model is given one token of each row at a time."""
+    asked, (end, *_) = prompts(policy, 3), policy.tokenizer.ends
+    steps = steps_of(asked, [(7, end), (7, 8, 9, 7, end), (7, 8, end)])
+    features = [policy.image_features(shot) for shot in shots(3)]
+    read: list[tuple[int, int]] = []
+    hook = policy._model.whole.get_decoder().register_forward_hook(
+        lambda decoder, given, made: read.append(tuple(made.last_hidden_state.shape[:2]))
+    )
+    try:
+        together = policy.repeat(steps, features, FULL)
+        length = policy._inputs(asked, features)["input_ids"].shape[1]
+        assert read == [(3, length), *[(3, 1)] * 4]
+        for step, shown, logprob in zip(steps, features, together, strict=True):
+            read.clear()
+            assert policy.repeat([step], [shown], FULL) == [pytest.approx(logprob, abs=1e-4)]
+            assert len(read) == len(step.action_ids)
+    finally:
+        hook.remove()
+
+
 def test_a_prompt_is_what_the_models_own_processor_makes_of_it(policy: VlmPolicy) -> None:
     """The placeholder of a recorded prompt, filled by size, gives the very ids of the library for text and picture."""
     processor = policy.tokenizer.processor

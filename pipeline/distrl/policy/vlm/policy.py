@@ -187,6 +187,7 @@ class VlmPolicy:
                 **self._inputs(prompts, features),
                 generation_config=cast(Any, GenerationConfig)(
                     do_sample=False,
+                    use_cache=True,
                     max_new_tokens=self.tokenizer.action_length - 1,
                     eos_token_id=list(self.tokenizer.ends),
                     pad_token_id=self.tokenizer.ends[0],

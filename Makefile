@@ -68,6 +68,8 @@ chart: $(READY)
 
 lock:
 	uv pip compile --quiet --no-header --generate-hashes --python-version 3.11 --universal --extra dev --extra otel --group image pyproject.toml -o requirements.lock
+	cp requirements.lock requirements-trackio.lock # the same versions, where Trackio takes them
+	uv pip compile --quiet --no-header --generate-hashes --python-version 3.11 --universal --group trackio -o requirements-trackio.lock
 
 clean:
 	@if [ -x $(BIN)/distrl ]; then $(BIN)/distrl down || true; fi

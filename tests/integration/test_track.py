@@ -32,6 +32,7 @@ from distrl.train.roles import write_settings
 from distrl.types import Evaluation, Outcome, Split
 from learned import learn, publish
 from learner.world import learning, save_tiny_base
+from trackers import trackio_apart
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -148,6 +149,27 @@ def test_a_follower_that_is_killed_and_started_again_repeats_nothing(run: Config
         child.kill()
         child.wait()
     assert Counter(steps(folder, "journal")) == Counter(steps(folder, "learner")) == Counter(range(MORE))
+
+
+def test_a_late_start_fills_trackio_in_and_a_later_one_adds_what_came(run: Config, tmp_path: Path) -> None:
+    write_settings(run, tmp_path / "run.yaml")
+    command = [sys.executable, "-m", "distrl.cli.main", "track", "-c", "run.yaml", "--out", "out", "--no-follow"]
+    folder = tmp_path / "out" / begun(run).id / "trackio"
+
+    def tracked() -> list[dict[str, Any]]:
+        line = [*command, "--to", "trackio"]
+        subprocess.run(line, cwd=tmp_path, env=trackio_apart.environment(), stdout=subprocess.DEVNULL, check=True)
+        ((name, _, rows),), _ = trackio_apart.logs(folder, "distrl")
+        assert name == run.run
+        return rows
+
+    assert len(tracked()) == 2 * FIRST + 1
+    publish(run, range(2000, 2000 + 4 * (MORE - FIRST)), "trajectories")
+    learn(run, MORE)
+    rows = tracked()
+    once(run, tmp_path / "files")
+    figures = [(line["step"], name, line[name]) for line in lines(tmp_path / "files") for name in line if "/" in name]
+    assert sorted((row["step"], name, row[name]) for row in rows for name in row if "/" in name) == sorted(figures)
 
 
 class Failing(Files):

@@ -22,7 +22,7 @@ from distrl.view.in_process import InProcess
 from distrl.view.index import delete
 from distrl.view.runs import Runs
 from view.exporting import MADE_AT, MOST_S, contents, exported
-from view.world import HOSTILE, World, png, publish
+from view.world import DRAWN, HOSTILE, UPDATES, World, png, publish
 
 pytestmark = pytest.mark.integration
 
@@ -85,6 +85,20 @@ def test_the_files_are_the_answers_of_the_api(world: World, whole: dict[str, byt
                 sha256 = step["image"].rpartition("sha256=")[2]
                 step |= {"image": f"images/{sha256}.png", "image_absent": ""}
             assert found == wanted
+
+
+def test_a_step_has_what_the_learner_held_of_it_and_when_it_was_drawn(world: World, whole: dict[str, bytes]) -> None:
+    found = read(whole, world.config, f"trajectories/0-{DRAWN}")
+    assert found["draws"] == {"recorded": True, "updates": 2, "shown": 2}
+    first, second, third = found["steps"][:3]
+    assert [first[name] for name in ("value", "advantage", "priority")] == [0.5, -0.25, (UPDATES - 1) / 2]
+    assert first["drawn"]["u"] == first["drawn"]["times"] == [UPDATES - 1, UPDATES - 2]
+    assert first["drawn"]["priority"] == [(UPDATES - 1) / 2, (UPDATES - 2) / 2]
+    assert second["drawn"] is None
+    assert (third["value"], third["drawn"]["priority"]) == (None, [0.0, 0.0])
+    never = read(whole, world.config, f"trajectories/0-{DRAWN - 1}")
+    assert never["draws"] == {"recorded": True, "updates": 0, "shown": 0}
+    assert read(whole, world.config, "evaluations/0-3")["draws"] is None
 
 
 def test_pictures_are_there_once_by_their_content(whole: dict[str, bytes]) -> None:

@@ -20,8 +20,10 @@ from distrl.trackers.registry import TRACKERS, open_tracker
 from typer.testing import CliRunner
 
 from tests.trackers.runs import all_points
+from trackers.trackio_apart import Apart, logs
 
 RUN = TrackedRun("demo-0", 1_738_000_000_000, {"learner.seed": 0, "feeder.suite": "home", "kafka.nothing": None})
+PROJECT = "a-project"
 Values = Counter[tuple[str, int, float]]
 """(name, step, value) -> how often it is there."""
 WHOLE, FIRST, LAST = 1, 2, 4
@@ -91,7 +93,7 @@ def from_mlflow(folder: Path) -> tuple[Values, object]:
     from mlflow import MlflowClient
 
     client = MlflowClient()
-    experiment = client.get_experiment_by_name("a-project")
+    experiment = client.get_experiment_by_name(PROJECT)
     assert experiment is not None
     (run,) = client.search_runs([experiment.experiment_id])
     assert run.info.status == "FINISHED"
@@ -103,17 +105,25 @@ def from_mlflow(folder: Path) -> tuple[Values, object]:
     return found, told
 
 
+def from_trackio(folder: Path) -> tuple[Values, object]:
+    ((name, run_id, rows),), settings = logs(folder, PROJECT)
+    assert (name, run_id) == (RUN.name, RUN.id)
+    about = {"step", "timestamp"}
+    return Counter((name, each["step"], each[name]) for each in rows for name in each.keys() - about), settings
+
+
 READ: dict[str, Callable[[Path], tuple[Values, object]]] = {
     "files": from_files,
     "tensorboard": from_tensorboard,
     "wandb": from_wandb,
     "mlflow": from_mlflow,
+    "trackio": from_trackio,
 }
 
 
 @pytest.fixture(autouse=True)
 def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT"):
+    for name in ("WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT", "TRACKIO_DIR", "TRACKIO_STORAGE_MODE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file://{tmp_path}/mlruns")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
@@ -132,7 +142,7 @@ def as_single(found: Values) -> Values:
 
 def made(name: str, folder: Path) -> Tracker:
     folder.mkdir(exist_ok=True)
-    return open_tracker(name, folder, "a-project")
+    return Apart(folder, PROJECT) if name == "trackio" else open_tracker(name, folder, PROJECT)
 
 
 @pytest.mark.parametrize("name", TRACKERS)
@@ -148,7 +158,7 @@ def test_what_is_logged_is_there_once_though_the_follower_stopped_and_started_ag
     assert settings == dict(RUN.settings)
 
 
-@pytest.mark.parametrize("name", ["files", "wandb", "mlflow"])
+@pytest.mark.parametrize("name", ["files", "wandb", "mlflow", "trackio"])
 def test_a_point_that_arrived_and_was_not_counted_is_the_same_one_when_it_comes_again(
     name: str, tmp_path: Path
 ) -> None:
@@ -156,7 +166,9 @@ def test_a_point_that_arrived_and_was_not_counted_is_the_same_one_when_it_comes_
     killed = made(name, tmp_path / "own")
     killed.start(RUN, 0)
     killed.log(points[:3])
-    if name != "files":  # which is left as a kill leaves it; a process cannot leave the others' threads so
+    if isinstance(killed, Apart):
+        killed.kill()
+    elif name != "files":  # which is left as a kill leaves it; a process cannot leave the others' threads so
         killed.finish()
     again = made(name, tmp_path / "own")
     again.start(RUN, 1)
@@ -196,7 +208,12 @@ def test_a_line_of_a_file_that_a_kill_cut_is_written_again(tmp_path: Path) -> No
 def test_a_library_that_is_missing_is_named_with_what_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, module in (("wandb", "wandb"), ("tensorboard", "tensorboard"), ("mlflow", "mlflow")):
+    for name, module in (
+        ("wandb", "wandb"),
+        ("tensorboard", "tensorboard"),
+        ("mlflow", "mlflow"),
+        ("trackio", "trackio"),
+    ):
         for loaded in [each for each in sys.modules if each.split(".")[0] == module or each.endswith(f".to_{module}")]:
             monkeypatch.delitem(sys.modules, loaded)
         monkeypatch.setitem(sys.modules, module, None)

@@ -24,7 +24,9 @@ def track_run(
     out: Annotated[
         Path, typer.Option(help="Where files and progress go, in a folder for each run and tracker.")
     ] = Path("out/track"),
-    project: Annotated[str, typer.Option(help="What W&B calls a project and MLflow an experiment.")] = "distrl",
+    project: Annotated[
+        str, typer.Option(help="What W&B and Trackio call a project and MLflow an experiment.")
+    ] = "distrl",
     follow: Annotated[bool, typer.Option(help="Go on with what comes until Ctrl-C.")] = True,
     verbose: Verbose = False,
 ) -> None:

@@ -42,8 +42,14 @@ def _mlflow(folder: Path, project: str) -> Tracker:
     return MLflow(project)
 
 
+def _trackio(folder: Path, project: str) -> Tracker:
+    from distrl.trackers.to_trackio import Trackio
+
+    return Trackio(folder, project)
+
+
 TRACKERS: Final[Mapping[str, Make]] = MappingProxyType(
-    {DEFAULT: _files, "tensorboard": _tensorboard, "wandb": _wandb, "mlflow": _mlflow}
+    {DEFAULT: _files, "tensorboard": _tensorboard, "wandb": _wandb, "mlflow": _mlflow, "trackio": _trackio}
 )
 """Each but the first has an extra of its name."""
 

@@ -17,6 +17,7 @@ from view.browser.test_looks import PLACES
 from view.browser.test_texts import SEEN
 from view.browser.watched import Watched
 from view.exporting import exported, served_files
+from view.world import DRAWN, UPDATES
 
 BOUNDED = 6
 
@@ -71,6 +72,16 @@ def test_filters_sort_and_permalinks_are_in_the_address(view: Watched, files: Sh
     page = view.open(f"#/{files.run}/trajectories/0:3/1")
     expect(page.get_by_role("heading", name="Step 2 of 4")).to_be_visible()
     assert_drawn_at(page.locator(".stage .ink circle.dot"), whole(page), 0.5, 0.9)
+
+
+def test_a_step_says_when_it_was_drawn(view: Watched, files: Shown) -> None:
+    page = view.open(f"#/{files.run}/trajectories/0:{DRAWN}/0")
+    details = page.locator(".details")
+    expect(details).to_contain_text(f"{2 * UPDATES - 3} times in 2 updates, last in {UPDATES - 1}")
+    row = details.locator("dl.facts > div").filter(has=page.get_by_text("Advantage", exact=True)).first
+    expect(row.locator("dd")).to_have_text("-0.25")
+    details.get_by_text("Each of them").click()
+    expect(page.get_by_role("table", name="Updates that drew this step").locator("tbody tr")).to_have_count(2)
 
 
 QUERIES: tuple[dict[str, object], ...] = (

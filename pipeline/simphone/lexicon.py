@@ -1,6 +1,5 @@
 """Words of the apps beside those of words.py: entities for the suites, and the words on controls.
 
-The shipped base model's vocabulary stays words.ALL: it reads words that only this module has as unknown.
 An entity is a pair of words ("team lunch"), so that a split can hold out pairs whose words are known, or one of a list.
 """
 

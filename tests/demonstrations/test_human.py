@@ -240,9 +240,9 @@ def test_what_is_no_task_is_refused(person: Person) -> None:
 
 
 def test_an_instruction_that_the_base_model_cannot_read_is_refused(person: Person, topic: Topic) -> None:
-    status, said = person.post("record", instruction="Book a taxi in Norway")
+    status, said = person.post("record", instruction="Book a zeppelin in Uqbar")
     assert (status, person.state()["recording"]) == (409, None)
-    assert "the base model lacks 2 words of the instruction: norway, taxi" in said
+    assert "the base model lacks 2 words of the instruction: uqbar, zeppelin" in said
     assert "with --words FILE" in said
     assert person.post("record", instruction="Look at the clock!")[0] == 200
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-CLONED: Final = 48
+CLONED: Final = 24
 """Updates of cloning for suites of many families or long ways. After the 12 of `home` their demonstrations are hardly
 learned: docs/learning.md, "Other suites"."""
 LONGER: Final = ("general", "webshop", "install", "googleapps")

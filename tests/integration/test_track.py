@@ -142,13 +142,15 @@ def test_a_follower_that_is_killed_and_started_again_repeats_nothing(run: Config
         learn(run, MORE)  # nobody waits for the follower, and it follows
         child.kill()
         child.wait()
-        child = following(2 * MORE + 1)
+        publish(run, range(3000, 3004), "trajectories")
+        learn(run, MORE + 1)
+        child = following(2 * (MORE + 1) + 1)  # the last update is nobody else's, so it is there to be asked to end
         child.send_signal(signal.SIGTERM)
         assert child.wait(PATIENCE_S) == 0
     finally:
         child.kill()
         child.wait()
-    assert Counter(steps(folder, "journal")) == Counter(steps(folder, "learner")) == Counter(range(MORE))
+    assert Counter(steps(folder, "journal")) == Counter(steps(folder, "learner")) == Counter(range(MORE + 1))
 
 
 def test_a_late_start_fills_trackio_in_and_a_later_one_adds_what_came(run: Config, tmp_path: Path) -> None:

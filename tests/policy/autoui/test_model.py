@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import math
 
 import pytest
 import torch
@@ -87,6 +88,12 @@ def test_a_token_of_two_words_says_so_where_reading_is_sharp() -> None:
         odds.append(float(fusion.read(both).softmax(-1)[[10, 20]].sum()))
     assert odds[0] < 0.7
     assert odds[1] > 0.95
+
+
+def test_a_model_of_before_reading_could_be_sharp_reads_with_equal_bits() -> None:
+    torch.manual_seed(0)
+    fusion, content = Fusion(500, 96), torch.randn(3, 128, 96)
+    assert torch.equal(fusion.read(content), content @ fusion.lexicon.T / math.sqrt(96))
 
 
 @pytest.mark.parametrize("tower", [(8,), (8, 8, 16), (16, 32, 64, 96)])

@@ -126,7 +126,7 @@ class Fusion(nn.Module):
 
     def read(self, content: Tensor) -> Tensor:
         """What stands in each cell: content (..., d) to scores (..., V), whose softmax is P(word | cell)."""
-        return content @ self.lexicon.T * (self.sharpness / math.sqrt(self.lexicon.shape[-1]))
+        return content @ self.lexicon.T * self.sharpness / math.sqrt(self.lexicon.shape[-1])
 
     def forward(self, words: Tensor, prompts: Tensor, content: Tensor, places: Tensor) -> Tensor:
         """words (B, L, d) of prompts (B, L), content (B, rows, columns, d), places (rows * columns, d) to words

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from distrl.cli.main import app
 from distrl.errors import DistrlError
+from distrl.policy.autoui.base import save_base
+from distrl.policy.autoui.model import AutoUIModel, Shape
+from distrl.policy.autoui.tokenizer import WordTokenizer
+from simphone.words import ALL
 from typer.testing import CliRunner
 
 from .conftest import Cli
@@ -60,14 +64,21 @@ def test_check_tells_everything_that_should_be_known(mine: Path) -> None:
     assert f"{mine}:3: Open Notes" in table
 
 
-def test_check_without_a_file_tells_of_the_built_in_suites() -> None:
+def test_check_without_a_file_tells_of_the_built_in_suites(tmp_path: Path) -> None:
     told = {each["suite"]: each for each in json.loads(here("check", "--json"))}
     assert list(told) == ["home", "general", "webshop", "install", "googleapps"]
     assert told["general"]["tasks"] == {"train": 600, "validation": 64, "test": 128}
     assert told["home"]["tasks"] == dict.fromkeys(("train", "validation", "test"))
     assert {each["in_training"][split] for each in told.values() for split in ("validation", "test")} == {0}
-    assert [name for name, each in told.items() if not each["unknown_words"]] == ["home"]
-    assert "capital" in told["general"]["unknown_words"]
+    assert not any(each["unknown_words"] for each in told.values())
+    words = WordTokenizer(ALL)
+    save_base(tmp_path, AutoUIModel(Shape(len(words.tokens), 128, 256, (8, 8, 8, 8), 32, 32, 1, 2)), words, {})
+    lacking = {
+        each["suite"]: each["unknown_words"]
+        for each in json.loads(here("check", "--json", "-s", f"policy.base_model={tmp_path}"))
+    }
+    assert [name for name, unknown in lacking.items() if not unknown] == ["home"]
+    assert "capital" in lacking["general"]
     table = here("check")
     assert "endless" in table
     assert "googleapps" in table

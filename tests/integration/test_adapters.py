@@ -13,6 +13,7 @@ from distrl.broker.connect import admin
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.topics import topic_name
+from distrl.broker.versions import VersionFollower
 from distrl.config import Config, StoreSettings, load
 from distrl.errors import PolicyError, StoreError
 from distrl.learner.adapters import BLOCK, NamedVersions, prune_adapters
@@ -84,6 +85,8 @@ def test_whole_weights_are_not_exported_as_an_adapter(config: Config, tmp_path: 
     version = factories.version(0, adapter=put_adapter(store, config.run, policy.adapter()))
     with Journal(config) as journal:
         journal.publish_version(version)
+    with VersionFollower(config) as follower:  # it is visible once the broker has marked its transaction
+        assert follower.wait_newer(None, LIMIT_S) is not None
     with pytest.raises(PolicyError, match=r"whole weights, as with policy\.trains=all or of a recurrent Q") as error:
         export_adapter(config, None, tmp_path / "out")
     assert version.adapter.key in error.value.hint

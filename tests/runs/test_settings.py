@@ -272,11 +272,11 @@ class NestedLearner(LearnerSettings):
 
 
 BEGUN_WITH = {
-    "aride": "aa14856777558f35031f079a4a304ef98f1708378f51970e35de8044ad060049",
-    "cloning": "7ef351cd60c01804fd8d83b3dd1ef5cd556dc9826a6559ecb33a1a728bd5223a",
-    "digirl": "bfde1bff15c26a1438e2678bc03f26732c896f43fd1efadee3abf9e1ddca47c4",
-    "filtered_bc": "fc28edd1aa65a43e4bf94f76351cd0836d45a9f7fbb73ae2413c84ba02107591",
-    "vtrace": "6bcec1dc4d7f7886c7855af74ac42611a2a74c6aff6dcd49a7b34eb3045317ec",
+    "aride": "98ff5100d26b3ade7d744cd91ec044dd3aaee7100c9bc0a69991ae274537e947",
+    "cloning": "4dc8b9936c2ccfa4200a1aa7c55739b5f96d07a22caa24bd1c081defb59bd66e",
+    "digirl": "380f14d224fdc46f15058eb1e110e593b519c79ceea5afa5a138ca1ee83f2199",
+    "filtered_bc": "2770b31a139937d27645759d92246529a751d5231b387ac32fa9b8d29286ecfe",
+    "vtrace": "d7e4d2ca600766316e6720cf17f740e65ee3b622c0d5aa0ff1a4ce0b304f0748",
 }
 """Algorithm -> fingerprint of the default settings. Runs were begun with these: another one here ends them all. A
 setting that is added names its value in them (Effect.before), and a base model that is shipped anew begins new ones."""

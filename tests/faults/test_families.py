@@ -1,6 +1,6 @@
-"""A vision-language model of each family in the whole loop: it clones demonstrations of the simulated phone, A-RIDE
-goes on with it, and its learner is killed on the way. The models are random and small, so nothing is known but what the
-run itself has learned."""
+"""A vision-language model of each family, and the paper's AutoUI, in the whole loop: it clones demonstrations of the
+simulated phone, A-RIDE goes on with it, and its learner is killed on the way. The models are random and small, so
+nothing is known but what the run itself has learned."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from distrl.broker.reader import decoded
 from distrl.demonstrations.scripted import demonstration_tasks
 from distrl.types import Trajectory
+from policy.autoui_t5.parts import base_model
 from policy.vlm.models import FAMILIES
 
 from faults.live import WARMUP, Json, LiveRun
@@ -30,40 +31,59 @@ LIKELIEST: Final = "worker.temperature=0.001"
 """A token that is likelier than another by 0.02 nats is written then: the worker's actions are the greedy ones."""
 
 
-def learning(base: Path, minibatches: int, history_screens: int) -> Json:
+def learning(family: str, base: Path) -> Json:
     """Short prompts and small batches; one trajectory is an update. Under a random model LoRA learns too slowly."""
-    short = {"dialect": "json", "system_prompt": "Act.", "history": 1, "action_tokens": 48}
+    policy = {"base_model": str(base), "trains": "all", "history": 1, **SETTINGS[family]}
+    batches = {"minibatches": MINIBATCHES[family], "batch_size": 16, "lr": RATES.get(family, 0.008)}
     return {
-        "policy": {"base_model": str(base), "trains": "all", "history_screens": history_screens, **short},
-        "warmup": {"demonstrations": DEMONSTRATIONS, "minibatches": minibatches, "batch_size": 16, "lr": 0.008},
+        "policy": policy,
+        "warmup": {"demonstrations": DEMONSTRATIONS, **batches},
         "learner": {"trajectories_per_update": 1},
         "algorithm": {"critic_warmup_updates": CRITICS},
         "devices": {"operation_timeout_s": 120.0, "settle_timeout_s": 120.0},
     }
 
 
+PAPERS: Final = "autoui_t5"
+"""The paper's own. It writes AutoUI's four fields, which take three times the tokens of the others' JSON."""
 MINIBATCHES: Final = {
     "qwen25": 130,
     "smolvlm": 100,
     "gemma3": 140,
     "internvl": 130,
+    PAPERS: 400,
 }
 """Of each of the warm-up's two updates; fewer clone less."""
+RATES: Final = {PAPERS: 0.004}
+"""Learning rates of cloning that differ from the others'."""
+_JSON: Final = {"dialect": "json", "system_prompt": "Act.", "action_tokens": 48}
+SETTINGS: Final[dict[str, Json]] = {
+    "qwen25": _JSON,
+    "smolvlm": {**_JSON, "history_screens": 1},
+    "gemma3": _JSON,
+    "internvl": _JSON,
+    PAPERS: {"action_tokens": 128},
+}
+"""Settings of the policy. SmolVLM alone reads an earlier screenshot."""
 
-HISTORY_SCREENS: Final = {"smolvlm": 1}
-"""Earlier screenshots that the others do not read."""
+
+def make(family: str, directory: Path) -> Path:
+    """A base model of `family` in a folder of `directory`."""
+    if family == PAPERS:
+        return base_model(directory, d_model=64, d_kv=16, d_ff=128, dropout_rate=0.0)
+    FAMILIES[family](made := directory / "base")
+    return made
 
 
 def test_every_family_is_here() -> None:
-    assert MINIBATCHES.keys() == FAMILIES.keys()
+    assert MINIBATCHES.keys() == SETTINGS.keys() == {*FAMILIES, PAPERS}
 
 
 @pytest.mark.parametrize("family", MINIBATCHES)
 def test_it_clones_by_the_letter_and_then_learns_with_its_learner_killed(
     family: str, new_run: Callable[..., LiveRun], tmp_path: Path
 ) -> None:
-    FAMILIES[family](base := tmp_path / "base")
-    run = new_run(learning(base, MINIBATCHES[family], HISTORY_SCREENS.get(family, 0)))
+    run = new_run(learning(family, make(family, tmp_path)))
 
     run.start("demonstrate", "demonstrate")
     run.learner()

@@ -64,8 +64,10 @@ def test_restarted_it_ends_with_the_same_weights(made: Made, trains: str) -> Non
     restarted_it_ends_with_the_same_weights(made(f"policy.trains={trains}"))
 
 
-def test_the_papers_model_restarted_ends_with_the_same_weights(tmp_path: Path) -> None:
-    restarted_it_ends_with_the_same_weights(config(base_model(tmp_path), "policy.action_tokens=128"))
+@pytest.mark.parametrize("trains", ["lora", "all"])
+def test_the_papers_model_restarted_ends_with_the_same_weights(tmp_path: Path, trains: str) -> None:
+    settings = config(base_model(tmp_path), "policy.action_tokens=128", f"policy.trains={trains}")
+    restarted_it_ends_with_the_same_weights(settings)
 
 
 def restarted_it_ends_with_the_same_weights(settings: Config) -> None:

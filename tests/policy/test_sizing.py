@@ -83,6 +83,15 @@ def test_the_papers_model_takes_what_its_shapes_say(tmp_path: Path) -> None:
     assert sizes_of(made, settings, 9999, 24) == sizes_of(made, settings, 512, 24)
 
 
+def test_the_whole_t5_of_the_papers_model_takes_what_its_shapes_say(tmp_path: Path) -> None:
+    made = base_model(tmp_path)
+    settings = PolicySettings(base_model=made, trains="all")
+    policy = policy_of(settings)
+    sizes = sizes_of(made, settings, 100, 8)
+    assert sizes.trained == sum(each.numel() for each in policy.parameters().values())
+    assert sizes.reload <= len(policy.adapter()), "the names of its tensors come on top"
+
+
 def test_the_shipped_model_takes_what_its_shapes_say() -> None:
     policy = policy_of(PolicySettings())
     assert isinstance(policy, AutoUIPolicy)

@@ -234,7 +234,7 @@ class PolicySettings(Section):
         description="last names of the layers that LoRA goes on; unset: those of the base model's kind",
     )
     trains: Annotated[Literal["lora", "all"], Effect(When.START, before="lora")] = Field(
-        "lora", description="all: the language part of a vision-language model, but its token embeddings, without LoRA"
+        "lora", description="all: the language part (AutoUI's T5), but its token embeddings, without LoRA"
     )
     dialect: Annotated[str | None, Effect(When.START, fixed=RECORDED, before=None)] = Field(
         None,

@@ -9,7 +9,7 @@ from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import ConfigError, PolicyError
 from distrl.policy.adapters import WEIGHTS, write_peft
-from distrl.policy.vlm.full import holds_whole_weights
+from distrl.policy.full_weights import holds_whole_weights
 from distrl.store.adapters import read_adapter
 from distrl.store.objects import open_store
 from distrl.types import Version

@@ -30,7 +30,7 @@ from distrl.policy.autoui_t5.directory import FORMAT as PAPERS
 from distrl.policy.autoui_t5.model import AutoUIT5
 from distrl.policy.autoui_t5.tokenizer import PROMPT_LENGTH
 from distrl.policy.files import CONFIG, parsed, read
-from distrl.policy.vlm.full import FullWeights
+from distrl.policy.full_weights import FullWeights
 from distrl.policy.vlm.model import language_layers, language_parameters
 from distrl.policy.vlm.policy import LORA_TARGETS as VLM_TARGETS
 
@@ -114,9 +114,13 @@ def _encoder_decoder(
     t5, width, whole = model.t5, model.width, _count(model.parameters())
     keys = {name: each.out_features for name, each in t5.decoder.named_modules() if _is_key_or_value(name, each)}
     cache = sum(size * (action if "SelfAttention" in name else prompt) for name, size in keys.items())
-    adapter = LoraAdapter(t5, settings.lora_targets or usual, settings, "0" * 64, 0)
+    trained: LoraAdapter | FullWeights
+    if settings.trains == "all":
+        trained = FullWeights(model, model.language_parameters(), "0" * 64)
+    else:
+        trained = LoraAdapter(t5, settings.lora_targets or usual, settings, "0" * 64, 0)
     model.requires_grad_(False)
-    _train(adapter.parameters().values())
+    _train(trained.parameters().values())
 
     def run() -> Tensor:
         mask = torch.zeros(1, 1, prompt, prompt)
@@ -129,8 +133,8 @@ def _encoder_decoder(
     return Sizes(
         whole,
         _count(cast(nn.Module, model.vision).parameters()),
-        _count(adapter.parameters().values()),
-        _reload(adapter),
+        _count(trained.parameters().values()),
+        _reload(trained),
         _activations(run, [*model.parameters()]),
         FLOAT * cache,
     )

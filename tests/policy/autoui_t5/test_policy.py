@@ -278,7 +278,45 @@ def test_a_prompt_has_as_many_actions_as_there_is_room_for(directory: Path) -> N
         codec.encode_prompt("settings " * 512, (), SCREEN)
 
 
-@pytest.mark.parametrize("setting", [{"trains": "all"}, {"dialect": "json"}, {"system_prompt": "Act."}])
+@pytest.mark.parametrize("tied", [False, True])
+def test_all_of_its_t5_is_trained_where_it_is_asked_for(tmp_path: Path, tied: bool) -> None:
+    directory = base_model(tmp_path, tie_word_embeddings=tied)
+    policy = opened(directory, trains="all")
+    frozen = {name for name, each in policy.model.named_parameters() if not each.requires_grad}
+    assert {name for name in frozen if not name.startswith(("vision.", "fusion."))} == {"t5.shared.weight"}
+    assert ("t5.lm_head.weight" in policy.parameters()) == (not tied)
+    shipped = policy.adapter()
+    other = policy_of(settings(directory, trains="all"))
+    assert other.adapter() != shipped
+    other.load(shipped)
+    assert other.adapter() == shipped
+    with pytest.raises(PolicyError, match="adapter"):
+        policy_of(settings(directory)).load(shipped)
+
+
+def test_what_its_whole_t5_has_learned_acts_at_once(tmp_path: Path) -> None:
+    """ρ = 1 after a step of an optimiser and after a version was loaded, whose weights are changed in place."""
+    directory = base_model(tmp_path)
+    policy = opened(directory, trains="all")
+    other = policy_of(settings(directory, trains="all"))
+    screen, prompt = png(3), policy.tokenizer.encode_prompt("open the settings", (), SCREEN)
+    for _ in range(2):
+        (acted,) = policy.decide([screen], [prompt], FULL, [1])
+        step = factories.step(prompt_ids=prompt, action_ids=acted.action_ids)
+        scored = policy.score([step], [policy.image_features(screen)])
+        assert scored.logprob.item() == pytest.approx(acted.logprob, abs=1e-4)
+        other.load(policy.adapter())
+        assert other.decide([screen], [prompt], FULL, [1]) == [acted]
+        scored.logprob.sum().backward()
+        torch.optim.SGD(policy.parameters().values(), lr=0.05).step()
+
+
+def test_its_whole_t5_is_not_trained_in_half_precision(directory: Path) -> None:
+    with pytest.raises(PolicyError, match="bfloat16"):
+        policy_of(settings(directory, trains="all", precision="bfloat16"))
+
+
+@pytest.mark.parametrize("setting", [{"dialect": "json"}, {"system_prompt": "Act."}])
 def test_settings_that_it_has_no_use_for_are_refused(directory: Path, setting: dict[str, str]) -> None:
     with pytest.raises(PolicyError, match=f"policy.{next(iter(setting))}"):
         policy_of(settings(directory, **setting))

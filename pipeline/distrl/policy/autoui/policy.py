@@ -28,6 +28,7 @@ from distrl.policy.autoui.encoder_decoder import EncoderDecoder
 from distrl.policy.autoui.t5 import ActingT5
 from distrl.policy.autoui.tokenizer import END, PAD, AutoUITokenizer
 from distrl.policy.frugal import cast_frozen, recompute_layers
+from distrl.policy.full_weights import FullWeights, refuse_half_precision
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
 from distrl.policy.sampling import FULL, Choose, Sampling, drawing, repeating, scores
 from distrl.policy.screenshot import decoded
@@ -42,24 +43,29 @@ CACHED_BYTES: Final = 128 << 20
 
 
 class AutoUIPolicy:
-    """A base model with LoRA on its T5 (`distrl.policy.protocol.Policy`). No dropout but within `dropout`."""
+    """A base model of which LoRA on its T5, or all of its T5 but the token embeddings, is trained
+    (`distrl.policy.protocol.Policy`). No dropout but within `dropout`."""
 
     def __init__(self, base: Base, settings: PolicySettings, seed: int = 0) -> None:
         """Takes `base` over: its model is given the adapter. Raises PolicyError for settings that it has no use for."""
-        for name, usual in (("trains", "lora"), ("dialect", None), ("system_prompt", None)):
-            if getattr(settings, name) != usual:
+        for name in ("dialect", "system_prompt"):
+            if getattr(settings, name) is not None:
                 raise PolicyError(
                     f"policy.{name}",
-                    "is a setting of vision-language models; AutoUI has LoRA and one way to write an action",
+                    "is a setting of vision-language models; AutoUI has one prompt and one way to write an action",
                     "leave it unset, or name a vision-language model in policy.base_model",
                 )
         self.tokenizer = base.tokenizer
         self.base_sha256 = base.sha256
         self.model = base.model.eval()
         self._precision = torch.float16 if settings.image_precision == "float16" else torch.float32
-        self._adapter = LoraAdapter(
-            self.model.t5, settings.lora_targets or base.lora_targets, settings, base.sha256, seed
-        )
+        refuse_half_precision(settings)
+        self._adapter: LoraAdapter | FullWeights
+        if settings.trains == "all":
+            self._adapter = FullWeights(self.model, self.model.language_parameters(), base.sha256)
+        else:
+            targets = settings.lora_targets or base.lora_targets
+            self._adapter = LoraAdapter(self.model.t5, targets, settings, base.sha256, seed)
         if settings.precision == "bfloat16":
             cast_frozen(self.model.t5, torch.bfloat16)
         self._screens: OrderedDict[bytes, ImageFeatures] = OrderedDict()

@@ -25,17 +25,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from distrl.config import PolicySettings
+from distrl.errors import PolicyError
 from distrl.policy.actions import to_text
 from distrl.policy.autoui.encoder_decoder import IMPOSSIBLE
 from distrl.policy.autoui.model import AutoUIModel
 from distrl.policy.autoui.policy import AutoUIPolicy
 from distrl.policy.autoui.tokenizer import PAD
+from distrl.policy.full_weights import FullWeights
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
 from distrl.policy.recurrent_q.directory import EYES, described, identity, tokenizer
 from distrl.policy.recurrent_q.network import GridQ
 from distrl.policy.recurrent_q.tokenizer import Read, parts
 from distrl.policy.sampling import FULL, Sampling, drawing, drawn_from, entropies, scores
-from distrl.policy.vlm.full import FullWeights
 from distrl.types import Step
 
 ALL_SCREENS: Final = 1 << 30
@@ -63,6 +64,8 @@ class RecurrentQPolicy:
 
     def __init__(self, directory: Path, settings: PolicySettings, seed: int = 0) -> None:
         """Raises PolicyError for a spoilt directory, and for settings that it has no use for."""
+        if settings.trains != "lora":
+            raise PolicyError("policy.trains", "does not apply: a recurrent Q is trained whole", "leave it unset")
         about = described(directory)
         self.tokenizer = tokenizer(directory)
         self.base_sha256 = identity(directory)

@@ -18,10 +18,10 @@ from distrl.errors import PolicyError
 from distrl.policy.actions import to_text
 from distrl.policy.adapters import LoraAdapter
 from distrl.policy.frugal import recompute_layers
+from distrl.policy.full_weights import FullWeights, refuse_half_precision
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
 from distrl.policy.sampling import FULL, Choose, Sampling, drawing, drawn_from, entropies, repeating, scores
 from distrl.policy.screenshot import decoded
-from distrl.policy.vlm.full import FullWeights
 from distrl.policy.vlm.model import VisionLanguageModel
 from distrl.policy.vlm.tokenizer import VlmTokenizer
 from distrl.policy.writing import Written
@@ -47,14 +47,9 @@ class VlmPolicy:
         self._model = model
         self._precision = torch.float16 if settings.image_precision == "float16" else torch.float32
         self._screens: OrderedDict[bytes, ImageFeatures] = OrderedDict()
+        refuse_half_precision(settings)
         self._adapter = self._trained(settings, seed)
         if settings.precision == "bfloat16":
-            if settings.trains == "all":
-                raise PolicyError(
-                    "policy.precision",
-                    "is bfloat16, and weights that are trained are float32",
-                    "set policy.trains=lora",
-                )
             model.compute_in(torch.bfloat16)
 
     @property

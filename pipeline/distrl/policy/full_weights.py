@@ -1,4 +1,4 @@
-"""All of a model's language part as what is trained and shipped (`policy.trains=all`), in place of LoRA."""
+"""All weights of a part of a model as what is trained and shipped (`policy.trains=all`), in place of LoRA."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import nn
 
+from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.policy.adapters import refuse_unfit
 
@@ -27,6 +28,14 @@ def holds_whole_weights(data: bytes) -> bool:
         return bool(_metadata(data).keys() == {BASE})
     except (ValueError, AttributeError, struct.error):
         return False
+
+
+def refuse_half_precision(settings: PolicySettings) -> None:
+    """Raises PolicyError where weights that are trained whole would be of half precision."""
+    if settings.precision == "bfloat16" and settings.trains == "all":
+        raise PolicyError(
+            "policy.precision", "is bfloat16, and weights that are trained are float32", "set policy.trains=lora"
+        )
 
 
 class FullWeights:

@@ -1,6 +1,6 @@
 """AutoUI's form: four quoted fields, as in `distrl.policy.actions`.
 
-Source: cooelf/Auto-UI, utils_data.py of commit 0a82de0b4edae5215a8510549bf1a426b02384eb: the fields, and a plan before
+Source: cooelf/Auto-GUI, utils_data.py of commit 0a82de0b4edae5215a8510549bf1a426b02384eb: the fields, and a plan before
 them, which is read over like any thought.
 """
 

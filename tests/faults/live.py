@@ -194,9 +194,10 @@ class LiveRun:
         self.restarted: set[str] = set()
         """Roles that may end with an error that says why, and are then started again."""
         self.fed: list[str] = []
-        self._settings = directory / "settings.yaml"
+        self.settings = directory / "settings.yaml"
+        """What each role is started with."""
         directory.mkdir(parents=True, exist_ok=True)
-        write_settings(self.config, self._settings)
+        write_settings(self.config, self.settings)
         topic_admin.ensure(self.config)
         self._producer = RecordProducer(self.config, "the test")
         self._admin = admin(self.config.kafka)
@@ -216,7 +217,7 @@ class LiveRun:
     ) -> Role:
         """`distrl COMMAND` as process `name`; with `point`, it kills itself there (points.py)."""
         flags = [flag for item in sets for flag in ("--set", item)]
-        line = [command, "--config", str(self._settings), *flags, *arguments]
+        line = [command, "--config", str(self.settings), *flags, *arguments]
         self.roles[name] = self._start(name, line, point, nth, clock)
         return self.roles[name]
 

@@ -10,6 +10,7 @@ import os
 import signal
 from contextlib import suppress
 
+import apicurio
 import gotools
 import hypothesis
 import policed
@@ -78,6 +79,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     if {"servers", "cluster", "prepared"} & asked:
         fetch_servers(_say(session))
+    if "schema_registry" in asked:
+        with suppress(DistrlError):  # the tests that need it fail with the same words
+            apicurio.build(_say(session))
     if "policed" in asked:
         with suppress(DistrlError):  # as below
             policed.build(_say(session))

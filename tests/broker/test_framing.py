@@ -16,14 +16,14 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from distrl.broker import framing
-from distrl.broker.framing import sent_as
+from distrl.broker.framing import registered_text, sent_as
 from distrl.config import KafkaSettings, load
 from distrl.errors import BrokerError, ConfigError
 from distrl.types import Record
 from distrl.wire.codec import encode
 from distrl.wire.confluent import FINGERPRINT
 from distrl.wire.convert import NAMES
-from distrl.wire.schemas import catalogue
+from distrl.wire.schemas import Schema, catalogue, fingerprint, schema_text
 from registry_server import Registry, serving
 from wire.records import EXAMPLES
 
@@ -159,3 +159,10 @@ def test_without_the_extra_the_setting_is_refused(monkeypatch: pytest.MonkeyPatc
         sent_as(settings("http://127.0.0.1:1"))
     assert refused.value.where == "kafka.framing"
     assert "distrl[registry]" in refused.value.hint
+
+
+@pytest.mark.parametrize("schema", catalogue().by_fingerprint.values(), ids=str)
+def test_what_is_registered_has_the_fingerprint_and_no_default_that_a_registry_stumbles_over(schema: Schema) -> None:
+    text = registered_text(schema)
+    assert '"{}"' not in text
+    assert fingerprint(json.loads(text)) == fingerprint(json.loads(schema_text(schema)))

@@ -1,16 +1,18 @@
-"""On a real broker: to every reader of ours, values in Confluent's wire format are what they would be without it, and
-the registry's own client reads them."""
+"""On a real broker, with a real registry that is as strict as registries are: to every reader of ours, values in
+Confluent's wire format are what they would be without it, and the registry's own client reads them."""
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Iterator
 
+import apicurio
 import factories
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from distrl.broker import framing, topic_admin
@@ -28,18 +30,19 @@ from distrl.types import Heartbeat, Task, Update
 from distrl.wire.cloud_events import event_headers
 from distrl.wire.codec import decode, encode
 from distrl.wire.confluent import FINGERPRINT
-from registry_server import Registry, serving
+from distrl.wire.schemas import catalogue
 
 pytestmark = pytest.mark.integration
 
 PATIENCE_S = 30.0
 
 
-@pytest.fixture
-def registry() -> Iterator[Registry]:
-    framing._registered.cache_clear()
-    with serving(Registry()) as made:
-        yield made
+@pytest.fixture(scope="module")
+def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where its Confluent interface is. It refuses a schema that an earlier one cannot read, or that cannot read it."""
+    with apicurio.running(tmp_path_factory.mktemp("registry")) as url:
+        SchemaRegistryClient({"url": url}).set_compatibility(level="FULL_TRANSITIVE")
+        yield url
     framing._registered.cache_clear()
 
 
@@ -52,9 +55,9 @@ def plain(broker: str) -> Config:
 
 
 @pytest.fixture
-def config(plain: Config, registry: Registry) -> Config:
+def config(plain: Config, schema_registry: str) -> Config:
     """Of the same run, for who writes framed values."""
-    kafka = plain.kafka.model_copy(update={"framing": "confluent", "schema_registry_url": registry.url})
+    kafka = plain.kafka.model_copy(update={"framing": "confluent", "schema_registry_url": schema_registry})
     return plain.model_copy(update={"kafka": kafka})
 
 
@@ -77,7 +80,7 @@ def first_sent(config: Config, topic: str) -> Message:
 
 
 def test_every_way_to_write_is_framed_and_reads_as_if_it_were_not(
-    config: Config, plain: Config, registry: Registry
+    config: Config, plain: Config, schema_registry: str
 ) -> None:
     with TaskPublisher(config) as feeder:
         feeder.feed([(factories.task("t-0"), 0)], {0: 0}, threading.Event())
@@ -87,7 +90,7 @@ def test_every_way_to_write_is_framed_and_reads_as_if_it_were_not(
     with Journal(config) as journal:
         journal.append(Update(0, (), "config", 1))
         journal.publish_version(factories.version(0))
-    deserialize = AvroDeserializer(SchemaRegistryClient({"url": registry.url}))
+    deserialize = AvroDeserializer(SchemaRegistryClient({"url": schema_registry}))
     for topic in ("tasks", "heartbeats", "trajectories", "updates", "versions"):
         kind = TOPICS[topic].record
         assert kind is not None
@@ -103,6 +106,21 @@ def test_every_way_to_write_is_framed_and_reads_as_if_it_were_not(
         datum = deserialize(value, SerializationContext(topic_name(plain.run, topic), MessageField.VALUE))
         assert isinstance(datum, dict)
         assert datum.keys() == set(type(record).__dataclass_fields__)
+
+
+def test_all_versions_of_every_schema_are_in_the_registry_which_refuses_others(
+    config: Config, schema_registry: str
+) -> None:
+    framing.sent_as(config.kafka)
+    client = SchemaRegistryClient({"url": schema_registry})
+    numbers: dict[str, int] = {}
+    for schema in catalogue().by_fingerprint.values():
+        numbers[schema.parsed["name"]] = numbers.get(schema.parsed["name"], 0) + 1
+    assert {name: len(client.get_versions(name)) for name in client.get_subjects()} == numbers
+    newest = json.loads(client.get_latest_version("distrl.Task").schema.schema_str or "")
+    newest["fields"].append({"name": "more", "type": "string"})
+    with pytest.raises(SchemaRegistryError):
+        client.register_schema("distrl.Task", Schema(json.dumps(newest), "AVRO"))
 
 
 def test_one_topic_may_hold_both_forms(config: Config, plain: Config) -> None:

@@ -102,17 +102,17 @@ S3PROXY_VERSION: Final = "2.9.0"
 def _kafka(work: Path) -> list[Path]:
     from jgo.env import EnvironmentBuilder
 
-    builder = EnvironmentBuilder(context=_maven(work), cache_dir=work / "environment")
+    builder = EnvironmentBuilder(context=maven(work), cache_dir=work / "environment")
     return [Path(jar) for jar in builder.from_endpoint(KAFKA_ENDPOINT).all_jars]
 
 
 def _s3proxy(work: Path) -> list[Path]:
     """One jar, with all that it depends on inside."""
-    component = _maven(work).project("org.gaul", "s3proxy").at_version(S3PROXY_VERSION)
+    component = maven(work).project("org.gaul", "s3proxy").at_version(S3PROXY_VERSION)
     return [Path(component.artifact(classifier="jar-with-dependencies").resolve())]
 
 
-def _maven(work: Path) -> MavenContext:
+def maven(work: Path) -> MavenContext:
     """Maven Central, and the repositories of the user's jgo settings."""
     from jgo.config import GlobalSettings
     from jgo.constants import MAVEN_CENTRAL_URL

@@ -36,11 +36,14 @@ from distrl.broker.topics import TOPICS, topic_name
 from distrl.cli.main import app
 from distrl.config import Config
 from distrl.errors import BrokerError, ChatError, ConfigError, DistrlError, PolicyError, StoreError, WireError
+from distrl.judge import verdict_log
+from distrl.judge.question import Verdict
 from distrl.learner.run import run_learner
 from distrl.offline.runs import Run
 from distrl.runs.recorded import join
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
+from distrl.store.folders import VERDICTS
 from distrl.store.objects import open_store
 from distrl.train.roles import write_settings
 from distrl.types import Covered, Evaluation, Heartbeat, Outcome, Snapshot, Trajectory, Unmet, Version
@@ -637,6 +640,10 @@ def test_a_judge_is_compared_with_the_truth_and_paid_for_once(run: Config, folde
         }
         asked = len(server.requests)
         assert 0 < asked <= len(truth), "equal questions are asked once"
+        for each in told["verdicts"]:
+            at = verdict_log.Episode(VERDICTS.of(run.run), "trajectories", each["partition"], each["offset"])
+            said = verdict_log.Said("vlm:m", Verdict(Outcome(each["verdict"]), each["reason"]))
+            assert verdict_log.said_of(open_store(run.store), at) == ([said], 0)
         assert told["spent"]["tokens_in"] == 100 * asked
         again = done("judge", "--against-truth", "--most", "5", *settings).output
         assert len(server.requests) == asked

@@ -28,7 +28,7 @@ from distrl.view.runs import Runs
 from distrl.view.server import ViewServer
 from secured import Secured, over_tls
 from view.asking import MOST_S, Answer, ask
-from view.world import APART_MS, BEGAN, DRAWN, HOSTILE, UPDATES, World, episode, letter, png, publish
+from view.world import APART_MS, BEGAN, DRAWN, HOSTILE, JUDGED, UPDATES, World, episode, letter, png, publish
 
 TOKEN = "a-secret-of-the-tests"
 
@@ -184,6 +184,18 @@ def test_a_step_has_what_the_learner_held_of_it_and_when_it_was_drawn(served: Se
     (version, *_) = served.get(f"{run}/trajectories?topic=evaluations&limit=1").json["rows"]
     evaluation = served.get(f"{run}/evaluations/{version['partition']}:{version['offset']}").json
     assert evaluation["draws"] is None
+
+
+def test_what_judges_said_of_an_episode_is_beside_it_and_is_not_awaited_with_it(served: Served, run: str) -> None:
+    found = served.get(f"{run}/verdicts/trajectories/0:{DRAWN}").json
+    assert found["verdicts"] == [
+        {"source": source, "outcome": outcome.value, "reason": reason} for source, outcome, reason in JUDGED
+    ]
+    assert found["spoilt"] == 1
+    assert served.get(f"{run}/verdicts/trajectories/0:{DRAWN - 1}").json == {"verdicts": [], "spoilt": 0}
+    assert served.get(f"{run}/verdicts/evaluations/0:{DRAWN}").json["verdicts"] == []
+    assert served.get(f"{run}/verdicts/nonesuch/0:1").status == 404
+    assert "verdicts" not in served.get(f"{run}/trajectories/0:{DRAWN}").json
 
 
 def test_hostile_text_comes_out_as_it_is_and_as_nothing_else(served: Served, run: str) -> None:

@@ -22,7 +22,7 @@ from distrl.view.in_process import InProcess
 from distrl.view.index import delete
 from distrl.view.runs import Runs
 from view.exporting import MADE_AT, MOST_S, contents, exported
-from view.world import DRAWN, HOSTILE, UPDATES, World, png, publish
+from view.world import DRAWN, HOSTILE, JUDGED, UPDATES, World, png, publish
 
 pytestmark = pytest.mark.integration
 
@@ -85,6 +85,9 @@ def test_the_files_are_the_answers_of_the_api(world: World, whole: dict[str, byt
                 sha256 = step["image"].rpartition("sha256=")[2]
                 step |= {"image": f"images/{sha256}.png", "image_absent": ""}
             assert found == wanted
+        for place in (f"trajectories/0:{DRAWN}", "evaluations/0:3"):
+            assert read(whole, config, f"verdicts/{place.replace(':', '-')}") == api(f"{of_run}/verdicts/{place}")
+        assert len(read(whole, config, f"verdicts/trajectories/0-{DRAWN}")["verdicts"]) == len(JUDGED)
 
 
 def test_a_step_has_what_the_learner_held_of_it_and_when_it_was_drawn(world: World, whole: dict[str, bytes]) -> None:
@@ -141,8 +144,10 @@ def test_of_a_bounded_export_nothing_leads_to_what_it_lacks(world: World, tmp_pa
     assert len(rows) == 20
     assert min(newest) > max(each.finished_at for each in world.trajectories) - 24 * 10_000
     places = {(row["topic"], row["partition"], row["offset"]) for row in rows}
-    episodes = [name for name in files if "-" in Path(name).stem and Path(name).parent.name in {p[0] for p in places}]
-    assert len(episodes) == 20
+    topics = {topic for topic, _, _ in places}
+    with_verdicts = [name for name in files if "-" in Path(name).stem and Path(name).parent.name in topics]
+    episodes = [name for name in with_verdicts if "/verdicts/" not in name]
+    assert len(episodes) == len(with_verdicts) - len(episodes) == 20
     for name in episodes:
         found = json.loads(files[name])
         for beside in (found["previous"], found["next"]):

@@ -60,6 +60,7 @@ def api(readable: list[bool], versions: list[int]) -> Starlette:
             Route(f"{run}/failures", failures),
             Route(f"{run}/versions/{{version}}", version),
             Route(f"{run}/trajectories/0:{{offset}}", episode),
+            Route(f"{run}/verdicts/trajectories/0:{{offset}}", lambda request: JSONResponse({"verdicts": []})),
         ]
     )
 

@@ -15,7 +15,10 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import WireError
+from distrl.judge import verdict_log
+from distrl.judge.question import Verdict
 from distrl.runs.recorded import join
+from distrl.store.folders import VERDICTS
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import (
     Action,
@@ -48,6 +51,8 @@ DONE = Action(ActionKind.COMPLETE)
 OUTCOMES = (Outcome.SUCCESS, Outcome.FAILURE, Outcome.FAILURE, Outcome.INTERRUPTED)
 UPDATES = 6
 DRAWN = 17
+JUDGED = (("vlm:a-model", Outcome.SUCCESS, "the alarm is set"), ("vlm:an-other", Outcome.FAILURE, HOSTILE))
+"""What judges said of trajectory DRAWN, beside an object that is no verdict."""
 """Offset of the trajectory that updates draw."""
 
 
@@ -114,6 +119,10 @@ def publish(config: Config, count: int = 24) -> World:
     join(config, None, "learner", ("a test",))
     store = open_store(config.store)
     played = tuple(episode(store, number) for number in range(count))
+    said = verdict_log.Episode(VERDICTS.of(config.run), "trajectories", 0, DRAWN)
+    for source, outcome, reason in JUDGED:
+        verdict_log.put(store, said, verdict_log.Said(source, Verdict(outcome, reason)))
+    store.put_named(f"{said.prefix}spoilt.json", b"[[[")
     evaluations = tuple(evaluated(store, version, number) for version in (0, 2) for number in range(8))
     with RecordProducer(config, "a-test") as producer:
         waiting = [producer.publish("trajectories", each.task_id, each) for each in played]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from distrl.chat.endpoint import Counted
     from distrl.judge.truth import Confusion
     from distrl.offline.judging import Judged
+
+
+log = logging.getLogger(__name__)
 
 
 def register(app: typer.Typer) -> None:
@@ -40,9 +44,12 @@ def judge(
 ) -> None:
     """Ask the judge of the settings (judge.*) whether tasks were done. Writes nothing to the log.
 
-    Verdicts are cached in the object store under the hash of the question, so that each is paid for once.
+    Verdicts are cached in the object store under the hash of the question, so that each is paid for once. Those of
+    episodes whose record is read here are beside it on its page in `distrl view`.
     """
     from distrl.chat.endpoint import Endpoint
+    from distrl.errors import StoreError
+    from distrl.judge import verdict_log
     from distrl.judge.truth import Confusion
     from distrl.judge.vlm import VlmJudge
     from distrl.offline.judging import judged
@@ -62,7 +69,19 @@ def judge(
     vlm = VlmJudge(endpoint, settings.judge.model, whole.store, VERDICTS.of(settings.run))
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("judging", total=len(chosen))
-        found = judged(chosen, vlm.judge, whole.store.get, lambda: progress.advance(bar))
+
+        def done(each: Judged | None) -> None:
+            progress.advance(bar)
+            if each is None:
+                return
+            at = each.logged.position
+            episode = verdict_log.Episode(VERDICTS.of(settings.run), "trajectories", at.partition, at.offset)
+            try:
+                verdict_log.put(whole.store, episode, verdict_log.Said(vlm.source, each.verdict))
+            except StoreError as error:
+                log.warning("a verdict will not be on the page of %s:%s: %s", at.partition, at.offset, error)
+
+        found = judged(chosen, vlm.judge, whole.store.get, done)
     confusion = Confusion.of((each.truth, each.verdict.outcome) for each in found) if against_truth else None
     if as_json:
         json.dump(_report(found, confusion, endpoint.counted), sys.stdout, indent=1)
@@ -79,6 +98,7 @@ def _report(found: Sequence[Judged], confusion: Confusion | None, counted: Count
     verdicts = [
         {
             "task_id": each.logged.trajectory.task_id,
+            "partition": each.logged.position.partition,
             "offset": each.logged.position.offset,
             "truth": each.truth.value,
             "verdict": each.verdict.outcome.value,

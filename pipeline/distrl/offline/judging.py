@@ -33,9 +33,13 @@ class Judged:
 
 
 def judged(
-    trajectories: Iterable[LoggedTrajectory], ask: Ask, image: Callable[[ObjectRef], bytes], done: Callable[[], None]
+    trajectories: Iterable[LoggedTrajectory],
+    ask: Ask,
+    image: Callable[[ObjectRef], bytes],
+    done: Callable[[Judged | None], None],
 ) -> Sequence[Judged]:
-    """Judge each trajectory that has a last screenshot, in the order given. done: called after each, in any thread.
+    """Judge each trajectory that has a last screenshot, in the order given. done: called after each, in any thread;
+    None where there is no verdict.
 
     Raises ChatError where the endpoint refuses all questions; the others are not asked then.
     """
@@ -44,13 +48,15 @@ def judged(
     def one(logged: LoggedTrajectory) -> Judged | None:
         if given_up.is_set():
             return None
+        found = None
         try:
-            return Judged(logged, _verdict(logged, ask, image))
+            found = Judged(logged, _verdict(logged, ask, image))
+            return found
         except BaseException:
             given_up.set()
             raise
         finally:
-            done()
+            done(found)
 
     ended = [logged for logged in trajectories if logged.trajectory.final_screenshot is not None]
     with ThreadPoolExecutor(AT_ONCE) as threads:

@@ -17,8 +17,10 @@ from starlette.staticfiles import StaticFiles
 
 from distrl.errors import DistrlError
 from distrl.images import ImageError, size
+from distrl.judge.verdict_log import Episode, said_of
 from distrl.offline.find_episode import SEARCHED, place_of
 from distrl.runs.recorded import settings_behind
+from distrl.store.folders import VERDICTS
 from distrl.store.objects import CorruptObjectError, is_reference
 from distrl.view import queries
 from distrl.view import series as charts
@@ -55,6 +57,7 @@ def application(runs: Runs, closing: Callable[[], bool], reports: Reports = NO_R
         Route(f"{run}/events", events_of(runs, closing)),
         Route(f"{run}/tasks/{{task_id:path}}", api.task),
         Route(f"{run}/images/{{topic}}/{{place}}/{{which}}", api.image),
+        Route(f"{run}/verdicts/{{topic}}/{{place}}", api.verdicts),
         Route(f"{run}/{{topic}}/{{place}}", api.episode),
         Route("/api/reports", api.reports),
         Route("/api/reports/{report}", api.report),
@@ -173,6 +176,16 @@ class _Api:
             }
             published, drawn = queries.published(index), draws_of(index, topic, partition, offset)
         return answer(episode(shown.config.run, found, published, drawn, known))
+
+    def verdicts(self, request: Request) -> Response:
+        """What `distrl judge` was told. Apart from the episode: only these ask the store before the page is there."""
+        shown = self._of(request)
+        said, spoilt = said_of(shown.store, Episode(VERDICTS.of(shown.config.run), *_place(request)))
+        rows = [
+            {"source": each.source, "outcome": each.verdict.outcome.value, "reason": each.verdict.reason}
+            for each in said
+        ]
+        return answer({"verdicts": rows, "spoilt": spoilt})
 
     def image(self, request: Request) -> Response:
         shown = self._of(request)

@@ -46,7 +46,7 @@ FORMAT: Final = FolderFormat(
         rf"|images/[0-9a-f]{{64}}\.png|data/(runs|reports)\.json|data/{re.escape(REPORTS)}/[0-9a-f]+\.json"
         rf"|data/{RUN_NAME.pattern}/(run|series|failures|devices|versions|dead-letters|trajectories)\.json"
         rf"|data/{RUN_NAME.pattern}/versions/[0-9]+\.json"
-        rf"|data/{RUN_NAME.pattern}/({'|'.join(SEARCHED)})/[0-9]+-[0-9]+\.json)"
+        rf"|data/{RUN_NAME.pattern}/(verdicts/)?({'|'.join(SEARCHED)})/[0-9]+-[0-9]+\.json)"
     ),
 )
 SERVED: Final = '<meta name="distrl-answers" content="api">'

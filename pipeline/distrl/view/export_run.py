@@ -179,6 +179,7 @@ class RunExport:
                 each["image"], each["image_absent"] = self._answers.image(each["image"])
                 self._absent += each["image"] is None
         self._file(_episode_file(place), found)
+        self._file(f"verdicts/{_episode_file(place)}", self._ask(f"/verdicts/{topic}/{partition}:{offset}"))
         return {_linked(topic, found[name]) for name in LINKS if found[name] is not None}
 
     def _unlink(self, place: Place, places: set[Place]) -> None:

@@ -17,7 +17,7 @@ from view.browser.test_looks import PLACES
 from view.browser.test_texts import SEEN
 from view.browser.watched import Watched
 from view.exporting import exported, served_files
-from view.world import DRAWN, UPDATES
+from view.world import DRAWN, JUDGED, UPDATES
 
 BOUNDED = 6
 
@@ -82,6 +82,11 @@ def test_a_step_says_when_it_was_drawn(view: Watched, files: Shown) -> None:
     expect(row.locator("dd")).to_have_text("-0.25")
     details.get_by_text("Each of them").click()
     expect(page.get_by_role("table", name="Updates that drew this step").locator("tbody tr")).to_have_count(2)
+
+
+def test_what_judges_said_is_in_it(view: Watched, files: Shown) -> None:
+    page = view.open(f"#/{files.run}/trajectories/0:{DRAWN}/0")
+    expect(page.locator(".judgements li")).to_have_count(1 + len(JUDGED))
 
 
 QUERIES: tuple[dict[str, object], ...] = (

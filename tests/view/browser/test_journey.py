@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from view.browser.conftest import Shown
 from view.browser.watched import Watched
-from view.world import DRAWN, UPDATES
+from view.world import DRAWN, JUDGED, UPDATES
 
 OFF_PX = 1.5
 """How far from its place a touch may be drawn: less than a border."""
@@ -158,6 +158,24 @@ def test_a_task_shows_all_its_attempts(view: Watched, shown: Shown) -> None:
     page.get_by_role("link", name="All attempts at this task").click()
     expect(page.get_by_role("heading", name="2 attempts")).to_be_visible()
     expect(page.locator(".row-link")).to_have_count(2)
+
+
+def test_verdicts_stand_side_by_side_and_say_whether_they_agree_with_the_ground_truth(
+    view: Watched, shown: Shown
+) -> None:
+    page = view.open(f"#/{shown.run}/trajectories/0:{DRAWN}/0")
+    judges = page.locator(".judgements li")
+    expect(judges).to_have_count(1 + len(JUDGED))
+    expect(judges.first).to_contain_text("ground-truth")
+    truth = shown.world.trajectories[DRAWN].outcome
+    for (source, outcome, _), row in zip(JUDGED, judges.all()[1:], strict=True):
+        expect(row).to_contain_text(source)
+        expect(row).to_contain_text(f"{'agrees with' if outcome is truth else 'differs from'} the ground truth")
+    expect(page.get_by_text("1 verdict in the store cannot be read.")).to_be_visible()
+    expect(judges.last).to_contain_text("<script>alert(1)</script>")
+    view.shot("verdicts")
+    page = view.open(f"#/{shown.run}/trajectories/0:{DRAWN - 1}")
+    expect(page.get_by_text("has not asked a judge about it")).to_be_visible()
 
 
 def test_a_step_says_when_it_was_drawn_and_what_the_learner_held_of_it(view: Watched, shown: Shown) -> None:

@@ -24,6 +24,7 @@ export const api = {
   version: (run, version, signal) => get(["runs", run, "versions", version], {}, signal),
   trajectories: (run, query, signal) => get(["runs", run, "trajectories"], query, signal),
   episode: (run, topic, place, signal) => get(["runs", run, topic, place], {}, signal),
+  verdicts: (run, topic, place, signal) => get(["runs", run, "verdicts", topic, place], {}, signal),
   task: (run, task, signal) => get(["runs", run, "tasks", task], {}, signal),
   failures: (run, query, signal) => get(["runs", run, "failures"], query, signal),
   devices: (run, signal) => get(["runs", run, "devices"], {}, signal),

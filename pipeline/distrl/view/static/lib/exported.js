@@ -25,6 +25,7 @@ export async function exported(parts, query, signal) {
     throw new ApiError("An export has the failures of all versions together.", "Ask `distrl view` for those of one.", 400);
   if (room === "dead-letters" || (room === "versions" && parts.length === 3)) return page((await file([run, room], signal)).rows, query);
   if (parts.length === 3) return file([run, room], signal);
+  if (room === "verdicts") return file([run, room, what, parts[4].replace(":", "-")], signal);
   return file([run, room, what.replace(":", "-")], signal);
 }
 

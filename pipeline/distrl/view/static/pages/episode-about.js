@@ -1,10 +1,12 @@
 // What is said of a whole episode: its head, the judges' verdicts side by side, and the record behind it.
 
+import { api } from "../lib/api.js";
 import { h } from "../lib/dom.js";
 import { NONE, chooser, count, duration, isNumber, plural, time, versions } from "../lib/format.js";
 import { to } from "../lib/routes.js";
 import { block, json, untrusted } from "../lib/text.js";
 import { badge, facts, link, section, table } from "../components/parts.js";
+import { loaded } from "../components/state.js";
 
 export function head(run, found) {
   return h("header", { class: "episode-head" },
@@ -22,14 +24,29 @@ function chosenBy({ version_first: first, version_last: last }) {
   return last < 0 ? `by ${chooser(last)}` : first === last ? `version ${last}` : `versions ${versions(first, last)}`;
 }
 
-export function verdicts(found) {
-  const judgements = found.judgements ?? [];
+const GROUND_TRUTH = "ground-truth";
+
+/** The record's own verdict, and beside it those that `distrl judge` was given, which come from the store. */
+export function verdicts(route, found, signal) {
+  const own = found.judgements ?? [];
+  const truth = own.find((each) => each.source === GROUND_TRUTH)?.outcome ?? null;
+  const asked = h("div", {});
+  loaded(asked, signal, "what judges said", (stop) => api.verdicts(route.run, route.topic, route.place, stop), ({ verdicts: said, spoilt }) => [
+    said.length ? judgements(said, truth) : route.topic === "trajectories" ? h("p", { class: "muted" }, h("code", {}, "distrl judge"), " has not asked a judge about it.") : null,
+    spoilt ? h("p", { class: "note" }, `${plural(spoilt, "verdict")} in the store cannot be read.`) : null,
+  ]);
   return h("div", { class: "verdicts" },
-    section("Verdicts", judgements.length ? h("ul", { class: "judgements" }, judgements.map((each) => h("li", {},
-      h("p", {}, badge(each.outcome), " ", h("b", {}, untrusted(each.source))),
-      each.reason ? block(each.reason) : h("p", { class: "muted" }, "It gives no reason.")))) : h("p", {}, "Nobody judged this episode."),
-    found.note ? facts([["Note", block(found.note)]]) : null),
+    section("Verdicts", own.length ? judgements(own, null) : h("p", {}, "Nobody judged this episode."), asked,
+      found.note ? facts([["Note", block(found.note)]]) : null),
     why(found));
+}
+
+/** truth: the outcome by the phone's own state, which each is compared with; null: with none. */
+function judgements(said, truth) {
+  return h("ul", { class: "judgements" }, said.map((each) => h("li", {},
+    h("p", {}, badge(each.outcome), " ", h("b", {}, untrusted(each.source)),
+      truth === null ? null : each.outcome === truth ? " agrees with the ground truth" : each.outcome === "unknown" ? " does not say" : " differs from the ground truth"),
+    each.reason ? block(each.reason) : h("p", { class: "muted" }, "It gives no reason."))));
 }
 
 function why(found) {

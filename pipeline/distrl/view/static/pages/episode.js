@@ -79,8 +79,8 @@ function view(route, found, signal) {
       h("div", {}, stage, h("div", { class: "steps-bar" },
         h("button", { type: "button", on: { click: () => choose(current - 1) } }, "← Step"),
         h("button", { type: "button", on: { click: () => choose(current + 1) } }, "Step →"))),
-      details, verdicts(found)), h("p", { class: "muted keys" }, HELP)]
-      : [h("p", { class: "note" }, "This episode has no steps."), verdicts(found)],
+      details, verdicts(route, found, signal)), h("p", { class: "muted keys" }, HELP)]
+      : [h("p", { class: "note" }, "This episode has no steps."), verdicts(route, found, signal)],
     about(route, found),
   ];
   // The strip measures itself once it is in the document.

@@ -1,0 +1,58 @@
+"""Verdicts of an episode are found by its place; whatever lies beside them is counted and not shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from distrl.config import StoreSettings
+from distrl.judge.question import Verdict
+from distrl.judge.verdict_log import MOST_JUDGES, Episode, Said, put, said_of
+from distrl.store.objects import ObjectStore, open_store
+from distrl.types import Outcome
+from hypothesis import given
+from hypothesis import strategies as st
+
+HERE = Episode("verdicts/a-run", "trajectories", 0, 17)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    return open_store(StoreSettings(directory=tmp_path))
+
+
+@given(saids=st.lists(st.builds(Said, st.text(max_size=20), st.builds(Verdict, st.sampled_from(Outcome), st.text()))))
+def test_the_last_verdict_of_each_judge_is_found(tmp_path_factory: pytest.TempPathFactory, saids: list[Said]) -> None:
+    store = open_store(StoreSettings(directory=tmp_path_factory.mktemp("store")))
+    for each in saids:
+        put(store, HERE, each)
+    last = {each.source: each for each in saids}
+    assert said_of(store, HERE) == ([last[source] for source in sorted(last)][:MOST_JUDGES], 0)
+
+
+def test_episodes_do_not_mix(store: ObjectStore) -> None:
+    """1 is the beginning of 17, and neither is of another partition, topic or run."""
+    said = Said("vlm:m", Verdict(Outcome.SUCCESS, "it is done"))
+    put(store, HERE, said)
+    others = (
+        Episode("verdicts/a-run", "trajectories", 0, 1),
+        Episode("verdicts/a-run", "trajectories", 1, 17),
+        Episode("verdicts/a-run", "evaluations", 0, 17),
+        Episode("verdicts/a", "trajectories", 0, 17),
+    )
+    assert [said_of(store, each) for each in (HERE, *others)] == [([said], 0), *[([], 0)] * 4]
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff", b"[" * 100_000, b"{}", b"[]", b"null", b'{"source": "a", "outcome": "done", "reason": ""}']
+)
+def test_what_is_no_verdict_is_counted(store: ObjectStore, data: bytes) -> None:
+    put(store, HERE, said := Said("vlm:m", Verdict(Outcome.FAILURE, "")))
+    store.put_named(f"{HERE.prefix}other.json", data)
+    assert said_of(store, HERE) == ([said], 1)
+
+
+def test_no_more_than_a_bound_are_read(store: ObjectStore) -> None:
+    for number in range(MOST_JUDGES + 3):
+        put(store, HERE, Said(f"vlm:{number}", Verdict(Outcome.UNKNOWN, "")))
+    assert len(said_of(store, HERE)[0]) == MOST_JUDGES

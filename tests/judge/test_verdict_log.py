@@ -18,12 +18,12 @@ HERE = Episode("verdicts/a-run", "trajectories", 0, 17)
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
-    return open_store(StoreSettings(directory=tmp_path))
+    return open_store(StoreSettings(url=f"file://{tmp_path}"))
 
 
 @given(saids=st.lists(st.builds(Said, st.text(max_size=20), st.builds(Verdict, st.sampled_from(Outcome), st.text()))))
 def test_the_last_verdict_of_each_judge_is_found(tmp_path_factory: pytest.TempPathFactory, saids: list[Said]) -> None:
-    store = open_store(StoreSettings(directory=tmp_path_factory.mktemp("store")))
+    store = open_store(StoreSettings(url=f"file://{tmp_path_factory.mktemp('store')}"))
     for each in saids:
         put(store, HERE, each)
     last = {each.source: each for each in saids}
@@ -50,6 +50,11 @@ def test_what_is_no_verdict_is_counted(store: ObjectStore, data: bytes) -> None:
     put(store, HERE, said := Said("vlm:m", Verdict(Outcome.FAILURE, "")))
     store.put_named(f"{HERE.prefix}other.json", data)
     assert said_of(store, HERE) == ([said], 1)
+
+
+def test_half_a_character_of_a_models_answer_becomes_a_question_mark(store: ObjectStore) -> None:
+    put(store, HERE, Said("vlm:\ud83d", Verdict(Outcome.FAILURE, "no \udc00 alarm")))
+    assert said_of(store, HERE) == ([Said("vlm:?", Verdict(Outcome.FAILURE, "no ? alarm"))], 0)
 
 
 def test_no_more_than_a_bound_are_read(store: ObjectStore) -> None:

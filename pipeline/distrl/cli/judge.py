@@ -44,8 +44,8 @@ def judge(
 ) -> None:
     """Ask the judge of the settings (judge.*) whether tasks were done. Writes nothing to the log.
 
-    Verdicts are cached in the object store under the hash of the question, so that each is paid for once. Those of
-    episodes whose record is read here are beside it on its page in `distrl view`.
+    Verdicts are cached in the object store under the hash of the question, so that each is paid for once. The page of
+    an episode in `distrl view` shows what each judge said.
     """
     from distrl.chat.endpoint import Endpoint
     from distrl.errors import StoreError

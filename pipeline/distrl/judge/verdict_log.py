@@ -67,6 +67,11 @@ def said_of(shelf: Shelf, episode: Episode) -> tuple[list[Said], int]:
 def _read(data: bytes) -> Said | None:
     try:
         found = json.loads(data)
-        return Said(str(found["source"]), Verdict(Outcome(found["outcome"]), str(found["reason"])))
+        return Said(_text(found["source"]), Verdict(Outcome(found["outcome"]), _text(found["reason"])))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _text(value: object) -> str:
+    """Without halves of surrogate pairs, which a model may write in JSON and which no answer of ours can hold."""
+    return str(value).encode(errors="replace").decode()

@@ -48,8 +48,8 @@ def build(say: Say) -> Path:
 
 def _fetch(folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="new-") as work:
-        component = jars.maven(Path(work)).project("io.apicurio", "apicurio-registry-app").at_version(VERSION)
         try:
+            component = jars.maven(Path(work)).project("io.apicurio", "apicurio-registry-app").at_version(VERSION)
             archive = Path(component.artifact(classifier="all", packaging="tar.gz").resolve())
         except (OSError, RuntimeError, ValueError) as error:
             raise StackError("Apicurio Registry", f"cannot be fetched ({error!r:.300})", jars.NETWORK_HINT) from None

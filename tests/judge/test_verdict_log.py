@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from distrl.config import StoreSettings
 from distrl.judge.question import Verdict
-from distrl.judge.verdict_log import MOST_JUDGES, Episode, Said, put, said_of
+from distrl.judge.verdict_log import MOST_JUDGES, MOST_LETTERS, Episode, Said, put, said_of
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import Outcome
 from hypothesis import given
@@ -26,7 +26,10 @@ def test_the_last_verdict_of_each_judge_is_found(tmp_path_factory: pytest.TempPa
     store = open_store(StoreSettings(url=f"file://{tmp_path_factory.mktemp('store')}"))
     for each in saids:
         put(store, HERE, each)
-    last = {each.source: each for each in saids}
+    last: dict[str, Said] = {}
+    for each in saids:
+        if each.verdict.outcome is not Outcome.UNKNOWN or each.source not in last:
+            last[each.source] = each
     assert said_of(store, HERE) == ([last[source] for source in sorted(last)][:MOST_JUDGES], 0)
 
 
@@ -55,6 +58,18 @@ def test_what_is_no_verdict_is_counted(store: ObjectStore, data: bytes) -> None:
 def test_half_a_character_of_a_models_answer_becomes_a_question_mark(store: ObjectStore) -> None:
     put(store, HERE, Said("vlm:\ud83d", Verdict(Outcome.FAILURE, "no \udc00 alarm")))
     assert said_of(store, HERE) == ([Said("vlm:?", Verdict(Outcome.FAILURE, "no ? alarm"))], 0)
+
+
+def test_no_answer_takes_no_verdicts_place(store: ObjectStore) -> None:
+    put(store, HERE, said := Said("vlm:m", Verdict(Outcome.FAILURE, "no alarm")))
+    put(store, HERE, Said("vlm:m", Verdict(Outcome.UNKNOWN, "no answer: it timed out")))
+    assert said_of(store, HERE) == ([said], 0)
+
+
+def test_a_very_long_reason_is_cut(store: ObjectStore) -> None:
+    put(store, HERE, Said("vlm:m", Verdict(Outcome.FAILURE, "a" * 1_000_000)))
+    ((said,), _) = said_of(store, HERE)
+    assert said.verdict.reason == "a" * MOST_LETTERS
 
 
 def test_no_more_than_a_bound_are_read(store: ObjectStore) -> None:

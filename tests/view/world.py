@@ -51,9 +51,9 @@ DONE = Action(ActionKind.COMPLETE)
 OUTCOMES = (Outcome.SUCCESS, Outcome.FAILURE, Outcome.FAILURE, Outcome.INTERRUPTED)
 UPDATES = 6
 DRAWN = 17
+"""Offset of the trajectory that updates draw."""
 JUDGED = (("vlm:a-model", Outcome.SUCCESS, "the alarm is set"), ("vlm:an-other", Outcome.FAILURE, HOSTILE))
 """What judges said of trajectory DRAWN, beside an object that is no verdict."""
-"""Offset of the trajectory that updates draw."""
 
 
 @dataclass(frozen=True)

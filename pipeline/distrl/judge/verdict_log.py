@@ -17,6 +17,8 @@ from distrl.types import Outcome
 
 MOST_JUDGES: Final = 50
 """Of one episode, whose verdicts are read."""
+MOST_LETTERS: Final = 2_000
+"""Of a source or a reason."""
 
 
 class Shelf(Protocol):
@@ -50,10 +52,14 @@ class Said:
 
 
 def put(shelf: Shelf, episode: Episode, said: Said) -> None:
-    """Write it over an earlier one of the same source. Raises StoreError."""
+    """Write it over an earlier one of the same source, unless it is UNKNOWN: that may be no answer at all. Raises
+    StoreError."""
     name = hashlib.sha256(said.source.encode(errors="surrogatepass")).hexdigest()
+    key = f"{episode.prefix}{name}.json"
+    if said.verdict.outcome is Outcome.UNKNOWN and shelf.get_named(key) is not None:
+        return
     text = {"source": said.source, "outcome": said.verdict.outcome.value, "reason": said.verdict.reason}
-    shelf.put_named(f"{episode.prefix}{name}.json", json.dumps(text).encode())
+    shelf.put_named(key, json.dumps(text).encode())
 
 
 def said_of(shelf: Shelf, episode: Episode) -> tuple[list[Said], int]:
@@ -74,4 +80,4 @@ def _read(data: bytes) -> Said | None:
 
 def _text(value: object) -> str:
     """Without halves of surrogate pairs, which a model may write in JSON and which no answer of ours can hold."""
-    return str(value).encode(errors="replace").decode()
+    return str(value)[:MOST_LETTERS].encode(errors="replace").decode()

@@ -1,4 +1,5 @@
 """What `distrl view` takes on a log that grows: making the index, opening it, its lists, and memory at each length.
+With --browser, how fluid the longest list is in a Chromium, too (view_browser.py).
 
 Each part is a process of its own, on a broker in a temporary directory. Trajectories are real records of several steps.
 At each length the index is made from nothing. Memory is the kernel's account of the process (`VmHWM`, `VmRSS`):
@@ -157,7 +158,16 @@ def serve(config: Config) -> Mapping[str, float]:
     return {**found, **held}
 
 
-PARTS: Mapping[str, Callable[[Config], Mapping[str, float]]] = {"build": build, "serve": serve}
+def browse(config: Config) -> Mapping[str, float]:
+    """Serve an index that is there to a browser."""
+    import view_browser  # brings Playwright
+
+    with Runs(lambda: [config.run], lambda name: config) as runs, ViewServer(runs, "127.0.0.1", 0, None) as server:
+        runs.get(config.run).follower.caught_up.wait()
+        return view_browser.browse(server.address, config.run)
+
+
+PARTS: Mapping[str, Callable[[Config], Mapping[str, float]]] = {"build": build, "serve": serve, "browse": browse}
 
 
 def child(part: str, sets: list[str]) -> Mapping[str, float]:
@@ -168,9 +178,11 @@ def child(part: str, sets: list[str]) -> Mapping[str, float]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def measured(sets: list[str]) -> dict[str, Mapping[str, float]]:
+def measured(sets: list[str], in_browser: bool) -> dict[str, Mapping[str, float]]:
     """Figures of each part, on an index that is not there yet."""
-    parts = (("make the index", "build"), ("extend it by nothing", "build"), ("serve", "serve"))
+    parts = [("make the index", "build"), ("extend it by nothing", "build"), ("serve", "serve")]
+    if in_browser:
+        parts.append(("in a browser", "browse"))
     return {title: child(part, sets) for title, part in parts}
 
 
@@ -180,6 +192,7 @@ def main() -> None:
         "--trajectories", type=int, nargs="+", default=[10_000, 40_000, 100_000], help="lengths of the log, ascending"
     )
     parser.add_argument("--steps", type=int, default=8, help="of each trajectory")
+    parser.add_argument("--browser", action="store_true", help="look at the longest in a Chromium, too")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     parser.add_argument("--set", action="append", default=[], help=argparse.SUPPRESS)
@@ -206,7 +219,8 @@ def main() -> None:
             began = time.perf_counter()
             fill(config, range(there, length), lengths[-1], given.steps)
             console.print(f"{length:,} trajectories written, the last in {time.perf_counter() - began:.0f} s")
-            figures[length] = measured([*sets, f"stack.cache={folder / f'cache-{length}'}"])
+            in_browser = given.browser and length == lengths[-1]
+            figures[length] = measured([*sets, f"stack.cache={folder / f'cache-{length}'}"], in_browser)
             for title, found in figures[length].items():
                 for name, value in found.items():
                     console.print(f"{length:,}: {title}: {name}: {value:.3g}")

@@ -36,6 +36,7 @@ from distrl.types import (
     Version,
 )
 from distrl.wire.codec import decode, encode
+from policy.autoui_t5.parts import base_model
 from policy.vlm.models import FAMILIES
 
 from learner.world import DEMONSTRATIONS, TRAJECTORIES, Screens, config, folded, windows
@@ -45,16 +46,22 @@ BACK = Action(ActionKind.BACK)
 Made = Callable[..., Config]
 
 
-@pytest.fixture(params=["qwen25", "smolvlm"])
+VISION_LANGUAGE = ("qwen25", "smolvlm")
+
+
+def made_of(family: str, folder: Path) -> Made:
+    if family == "autoui":
+        model = base_model(folder)
+        return lambda *sets: config(model, "policy.action_tokens=24", *sets)
+    FAMILIES[family](folder)
+    short = ("policy.dialect=json", "policy.system_prompt=Act.", "policy.action_tokens=24")
+    return lambda *sets: config(folder, *short, *sets)
+
+
+@pytest.fixture(params=[*VISION_LANGUAGE, "autoui"])
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
     """Settings with a base model of a family."""
-    FAMILIES[request.param](tmp_path)
-
-    def settings(*sets: str) -> Config:
-        short = ("policy.dialect=json", "policy.system_prompt=Act.", "policy.action_tokens=24")
-        return config(tmp_path, *short, *sets)
-
-    return settings
+    return made_of(request.param, tmp_path)
 
 
 @dataclass
@@ -157,7 +164,10 @@ def test_restarted_it_ends_with_the_same_weights(made: Made) -> None:
     assert whole.policy.adapter() != LearnerState(settings).policy.adapter()
 
 
-def test_a_record_whose_prompts_have_other_screenshots_is_not_learned_from(made: Made) -> None:
+@pytest.mark.parametrize("family", VISION_LANGUAGE)
+def test_a_record_whose_prompts_have_other_screenshots_is_not_learned_from(family: str, tmp_path: Path) -> None:
+    """AutoUI's prompts hold no place of a screenshot."""
+    made = made_of(family, tmp_path)
     with_screens, without = made(f"policy.history_screens={BEFORE}"), made()
     (logged,) = played(policy_of(with_screens.policy), Screens(), 1)
     assert is_usable(logged.trajectory, tokenizer_of(with_screens.policy))
@@ -167,16 +177,19 @@ def test_a_record_whose_prompts_have_other_screenshots_is_not_learned_from(made:
 
 
 @pytest.mark.parametrize(("history", "exact"), [(1, True), (0, False)])
-def test_it_clones_what_only_an_earlier_screenshot_tells(made: Made, history: int, exact: bool) -> None:
+@pytest.mark.parametrize("family", [*VISION_LANGUAGE, "autoui"])
+def test_it_clones_what_only_an_earlier_screenshot_tells(
+    family: str, history: int, exact: bool, tmp_path: Path
+) -> None:
     """Demonstrations of two steps. The second screen is the same in all of them, and so is the first action: what is to
     be done on it was on the first screen."""
-    settings = made(
+    settings = made_of(family, tmp_path)(
         f"policy.history_screens={history}",
         "policy.trains=all",
-        "policy.action_tokens=48",
+        f"policy.action_tokens={128 if family == 'autoui' else 48}",
         "warmup.demonstrations=6",
         "warmup.updates=60",
-        "warmup.minibatches=4",
+        f"warmup.minibatches={14 if family == 'autoui' else 4}",  # its four fields take three times the tokens
         "warmup.lr=0.003",
     )
     screens, tokenizer = Screens(), tokenizer_of(settings.policy)

@@ -251,7 +251,8 @@ class PolicySettings(Section):
         0,
         ge=0,
         le=16,
-        description="last screenshots in the prompt, beside the present one, of a vision-language model",
+        description="last screenshots that are read beside the present one, by a vision-language model or the paper's "
+        "AutoUI",
     )
     max_pixels: Annotated[int, Effect(When.START, fixed=RECORDED, before=1_000_000)] = Field(
         1_000_000, ge=1024, description="a vision-language model sees larger screenshots scaled down to this"

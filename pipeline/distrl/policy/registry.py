@@ -44,8 +44,8 @@ class PolicyFamily:
     """What a family does with the directory of a base model. Each raises PolicyError where the directory is spoilt.
 
     tokenizer: needs no torch. policy: with a fresh adapter, which changes nothing and depends on the seed alone.
-    identity: sha256 (hex) of all that decides what the base model does. reads_earlier_screens: whether its prompts
-    hold `policy.history_screens` screenshots before the present one.
+    identity: sha256 (hex) of all that decides what the base model does. reads_earlier_screens: whether its decisions
+    read `policy.history_screens` screenshots before the present one.
     """
 
     tokenizer: Callable[[Path, settings.PolicySettings], Tokenizer]
@@ -96,7 +96,7 @@ def _able_family(directory: Path, policy: settings.PolicySettings) -> PolicyFami
         raise PolicyError(
             "policy.history_screens",
             f"is {policy.history_screens}, and the policy in {directory} reads one screenshot, or all",
-            "set it to 0, or name a vision-language model in policy.base_model",
+            "set it to 0, or name a vision-language model or the paper's AutoUI in policy.base_model",
         )
     return family
 

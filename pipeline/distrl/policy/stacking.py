@@ -1,4 +1,4 @@
-"""Features of several screenshots in one tensor."""
+"""Features of several screenshots in one tensor, each alone or with those before it."""
 
 from __future__ import annotations
 
@@ -37,3 +37,20 @@ class StackedFeatures(Sequence[ImageFeatures]):
 def stacked(features: Sequence[ImageFeatures]) -> Tensor:
     """(B, N, w) the tokens of all, which are of one shape; those gathered at once are not copied again."""
     return features.tokens if isinstance(features, StackedFeatures) else torch.stack([each.tokens for each in features])
+
+
+def stacked_frames(features: Sequence[ImageFeatures], most: int) -> tuple[Tensor, Tensor]:
+    """(B, F N, w) the tokens of each row's screenshots, oldest first, and (B, F N) which of them are there.
+
+    F = 1 + most. All are of one shape. A row with fewer than `most` earlier ones begins with zeros. Raises ValueError
+    for one with more.
+    """
+    rows = [torch.stack([*(each.tokens for each in row.earlier), row.tokens]) for row in features]
+    if max(map(len, rows)) > 1 + most:
+        raise ValueError(f"{max(map(len, rows)) - 1} earlier screenshots, {most} are read")
+    frames = rows[0].new_zeros((len(rows), 1 + most, *rows[0].shape[1:]))
+    shown = torch.zeros(frames.shape[:3], dtype=torch.bool)
+    for place, row in enumerate(rows):
+        frames[place, -len(row) :] = row
+        shown[place, -len(row) :] = True
+    return frames.flatten(1, 2), shown.flatten(1)

@@ -353,3 +353,49 @@ def test_the_full_size_has_about_1_3_billion_parameters() -> None:
     assert base == {"vision": 985_952_256, "fusion": 4_624_896, "t5": 247_577_856, "all": 1_238_155_008}
     assert large["t5"] == 783_150_080
     assert large["all"] == 1_776_841_728
+
+
+def test_with_an_earlier_frame_ratio_is_one_and_the_words_look_at_both(directory: Path) -> None:
+    """Of rows with none, one and two frames before the present one, alone and in a batch."""
+    policy, count = opened(directory, history_screens=2), 3
+    assert policy.earlier_screens == 2
+    asked, seen = prompts(policy, count), shots(count)
+    before = [[], [png(7)], [png(8, 120, 80), png(9)]]
+    drawn = policy.decide(seen, asked, FULL, range(count), before)
+    features = [
+        policy.image_features(shot)._replace(earlier=tuple(map(policy.image_features, earlier)))
+        for shot, earlier in zip(seen, before, strict=True)
+    ]
+    steps = steps_of(asked, [each.action_ids for each in drawn])
+    together, repeated = policy.score(steps, features), policy.repeat(steps, features, FULL)
+    for place, (step, each) in enumerate(zip(steps, drawn, strict=True)):
+        (alone,) = policy.decide([seen[place]], [asked[place]], FULL, [place], [before[place]])
+        assert alone.action_ids == each.action_ids
+        scored_alone = policy.score([step], [features[place]])
+        for logprob in (together.logprob[place].item(), scored_alone.logprob.item(), repeated[place]):
+            assert np.exp(logprob - each.logprob) == pytest.approx(1.0, abs=1e-4)
+    one_frame = opened(directory).score(steps, [each._replace(earlier=()) for each in features])
+    apart = (together.logprob - one_frame.logprob).abs()
+    assert apart[0] < 1e-5, "a row without earlier frames reads what it would without the setting"
+    assert apart[1:].min() > 1e-4
+    with pytest.raises(ValueError, match="2 earlier screenshots, 1 are read"):
+        opened(directory, history_screens=1).score(steps, features)
+
+
+def test_two_frames_are_read_as_the_published_attention_reads_them(directory: Path) -> None:
+    """The definition, written out for one head: softmax(q k^T / sqrt(d)) over both frames, which have no places."""
+    policy = opened(directory)
+    fusion = policy.model.get_submodule("fusion")
+    torch.manual_seed(4)
+    words, frames = torch.randn(2, 5, policy.width), torch.randn(2, 2, SIGHT["hidden_size"])
+    shown = torch.tensor([[True, True], [False, True]])
+    with torch.no_grad():
+        found = fusion(words, frames, shown)
+        images = fusion.image_dense(frames)
+        weights, biases = (getattr(fusion.mha_layer, f"in_proj_{name}").chunk(3) for name in ("weight", "bias"))
+        q, k, v = (x @ w.T + b for x, w, b in zip((words, images, images), weights, biases, strict=True))
+        scores = (q @ k.transpose(1, 2) / math.sqrt(policy.width)).masked_fill(~shown[:, None], -math.inf)
+        seen = fusion.mha_layer.out_proj(scores.softmax(-1) @ v)
+        gate = torch.sigmoid(fusion.gate_dense(torch.cat([words, seen], -1)))
+    assert torch.allclose(found, (1 - gate) * words + gate * seen, atol=1e-5)
+    assert torch.allclose(fusion(words, frames.flip(1)), fusion(words, frames), atol=1e-5), "in either order"

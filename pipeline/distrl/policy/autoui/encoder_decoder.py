@@ -58,11 +58,14 @@ class EncoderDecoder(nn.Module):
         """Image tokens (N, w) of one screenshot, whatever its size; no gradient."""
         raise NotImplementedError
 
-    def encode(self, features: Tensor, prompts: Tensor, acting: ActingT5 | None = None) -> tuple[Tensor, Tensor]:
+    def encode(
+        self, features: Tensor, prompts: Tensor, acting: ActingT5 | None = None, shown: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Encoder states (B, S, d) and their mask (B, S) of 0 and 1.
 
         features: (B, N, w). prompts: (B, L) ids, padded behind with PAD. acting: made of `t5`, to read without
-        gradients or dropout; None: the library's encoder reads.
+        gradients or dropout; None: the library's encoder reads. shown: (B, N) of bool, the tokens that are of a
+        screenshot, at least one in each row; None: all. Only a family that reads earlier screenshots is given it.
         """
         raise NotImplementedError
 

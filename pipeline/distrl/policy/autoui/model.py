@@ -190,7 +190,9 @@ class AutoUIModel(EncoderDecoder):
         with torch.no_grad():
             return cast(Tensor, self.vision(images if images.dim() == 4 else images.unsqueeze(0)))
 
-    def encode(self, features: Tensor, prompts: Tensor, acting: ActingT5 | None = None) -> tuple[Tensor, Tensor]:
+    def encode(
+        self, features: Tensor, prompts: Tensor, acting: ActingT5 | None = None, shown: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """(B, N + L, d), (B, N + L). The image stands before the words so that padding moves nothing: T5 knows places
         only relative to each other."""
         places = (self.vision.row + self.vision.column).flatten(0, 1)

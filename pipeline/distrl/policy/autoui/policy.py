@@ -32,7 +32,7 @@ from distrl.policy.full_weights import FullWeights, refuse_half_precision
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
 from distrl.policy.sampling import FULL, Choose, Sampling, drawing, repeating, scores
 from distrl.policy.screenshot import decoded
-from distrl.policy.stacking import stacked
+from distrl.policy.stacking import stacked, stacked_frames
 from distrl.policy.writing import Written
 from distrl.types import ScreenSize, Step
 
@@ -58,6 +58,7 @@ class AutoUIPolicy:
         self.tokenizer = base.tokenizer
         self.base_sha256 = base.sha256
         self.model = base.model.eval()
+        self._earlier_screens = settings.history_screens
         self._precision = torch.float16 if settings.image_precision == "float16" else torch.float32
         refuse_half_precision(settings)
         self._adapter: LoraAdapter | FullWeights
@@ -87,7 +88,7 @@ class AutoUIPolicy:
 
     @property
     def earlier_screens(self) -> int:
-        return 0
+        return self._earlier_screens
 
     @property
     def looks_beside(self) -> bool:
@@ -148,7 +149,10 @@ class AutoUIPolicy:
             raise ValueError(f"{len(pngs)} screens, {len(prompts)} prompts, {len(seeds)} seeds")
         if not pngs:
             return []
-        screens = [self.image_features(png) for png in pngs]
+        screens = [
+            self.image_features(png)._replace(earlier=tuple(map(self.image_features, before)))
+            for png, before in zip(pngs, earlier or [()] * len(pngs), strict=True)
+        ]
         written = self._written(screens, prompts, sampling, drawing(sampling, seeds))
         return [self._sampled(row, screen.size) for screen, row in zip(screens, written, strict=True)]
 
@@ -158,8 +162,9 @@ class AutoUIPolicy:
 
     def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], sampling: Sampling = FULL) -> Score:
         targets = pad([step.action_ids for step in steps]).to(self.device)
-        tokens = stacked(features).to(self.device).float()
-        states, mask = self.model.encode(tokens, pad([step.prompt_ids for step in steps]).to(self.device))
+        tokens, shown = self._frames(features)
+        prompts = pad([step.prompt_ids for step in steps]).to(self.device)
+        states, mask = self.model.encode(tokens, prompts, shown=shown)
         drawn = (targets != PAD).float()
         drawn[:, self.tokenizer.action_length - 1 :] = 0.0
         logits = self.model.logits(states, mask, targets)
@@ -172,8 +177,15 @@ class AutoUIPolicy:
         sampling: Sampling | None,
         choices: Sequence[Choose],
     ) -> list[Written]:
-        features = stacked(screens).to(self.device).float()
-        return write(self.model, self._acting_t5(), self.tokenizer, features, prompts, sampling, choices)
+        tokens, shown = self._frames(screens)
+        return write(self.model, self._acting_t5(), self.tokenizer, tokens, prompts, sampling, choices, shown)
+
+    def _frames(self, features: Sequence[ImageFeatures]) -> tuple[Tensor, Tensor | None]:
+        """Image tokens and which of them there are, as `EncoderDecoder.encode` takes them."""
+        if self._earlier_screens == 0:
+            return stacked(features).to(self.device).float(), None
+        tokens, shown = stacked_frames(features, self._earlier_screens)
+        return tokens.to(self.device).float(), shown.to(self.device)
 
     def _acting_t5(self) -> ActingT5:
         """Of the weights as they are now: a learner's optimiser changes them in place, `load` and `place`, too."""
@@ -196,11 +208,14 @@ def write(
     prompts: Sequence[tuple[int, ...]],
     sampling: Sampling | None,
     choices: Sequence[Choose],
+    shown: Tensor | None = None,
 ) -> list[Written]:
-    """One action for each row (`Policy.decide`), with </s> at its end. acting: of `model`. features: (B, N, w)."""
+    """One action for each row (`Policy.decide`), with </s> at its end. acting: of `model`. features: (B, N, w). shown:
+    (B, N) of bool, as `EncoderDecoder.encode` takes it."""
     most = tokenizer.action_length - 1
     with torch.no_grad():
-        decoder = model.decoder(acting, *model.encode(features, pad(prompts).to(features.device), acting), most)
+        read = model.encode(features, pad(prompts).to(features.device), acting, shown)
+        decoder = model.decoder(acting, *read, most)
     rows = writing.write(decoder, ends=(END,), most=most, sampling=sampling, choices=choices)
     return [row if row.ids[-1] == END else row._replace(ids=(*row.ids, END)) for row in rows]
 

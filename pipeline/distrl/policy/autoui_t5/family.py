@@ -25,4 +25,4 @@ def _policy(directory: Path, policy: settings.PolicySettings, seed: int) -> Poli
     return AutoUIPolicy(load_base(directory, policy), policy, seed)
 
 
-AUTOUI_T5: Final = PolicyFamily(_tokenizer, _policy, identity)
+AUTOUI_T5: Final = PolicyFamily(_tokenizer, _policy, identity, reads_earlier_screens=True)

@@ -7,7 +7,7 @@ present screen (DigiRL-agent/digirl, digirl/models/autoui_agent.py, `image_featu
 1408 that both speak of are read by their critics, and Auto-GUI's option `use_img_history`, which stacks frames, is off
 in its published runs. LoRA: q, k, v, o (ai-agents-2030/DistRL-open, distrl/models/autoui_agent.py).
 
-Symbols as in `distrl.policy.autoui.encoder_decoder`; w is 1408, N the frames that are shown, of which there is one.
+Symbols as in `distrl.policy.autoui.encoder_decoder`; w is 1408, N the frames: 1 + `policy.history_screens`.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ class GatedFusion(nn.Module):
         self.mha_layer = nn.MultiheadAttention(width, num_heads=1, batch_first=True)
         self.gate_dense = nn.Linear(2 * width, width)
 
-    def forward(self, words: Tensor, frames: Tensor) -> Tensor:
-        """words: (B, L, d). frames: (B, N, w). Returns (B, L, d)."""
+    def forward(self, words: Tensor, frames: Tensor, shown: Tensor | None = None) -> Tensor:
+        """words: (B, L, d). frames: (B, N, w). shown: (B, N) of bool, the frames that are looked at; None: all.
+        Returns (B, L, d). It does not depend on the order of the frames: the attention knows no places."""
         images = self.image_dense(frames)
-        found, _ = self.mha_layer(words, images, images, need_weights=False)
+        absent = None if shown is None else ~shown
+        found, _ = self.mha_layer(words, images, images, key_padding_mask=absent, need_weights=False)
         gate = torch.sigmoid(self.gate_dense(torch.cat([words, found], dim=-1)))
         return cast(Tensor, (1 - gate) * words + gate * found)
 
@@ -81,10 +83,12 @@ class AutoUIT5(EncoderDecoder):
         with torch.no_grad():
             return cast(Tensor, self.vision(pixel_values=self.pixels(picture).to(self.device)).pooler_output)
 
-    def encode(self, features: Tensor, prompts: Tensor, acting: ActingT5 | None = None) -> tuple[Tensor, Tensor]:
+    def encode(
+        self, features: Tensor, prompts: Tensor, acting: ActingT5 | None = None, shown: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         mask = (prompts != PAD).long()
         words = self._read(self.t5.shared(prompts), mask, acting)
-        return self.fusion(words.float(), features), mask
+        return self.fusion(words.float(), features, shown), mask
 
 
 def published_name(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Decisions a second of the shipped model, beside another revision's.
+"""Decisions a second of a shipped model, beside another revision's.
 
     python bench/acting.py --against HEAD~1
 
@@ -6,7 +6,8 @@ Scripts that err play tasks of the home suite on phones in this process; what th
 screenshots and prompts that is decided, as many episodes at once as a batch has rows. Each revision decides it in a
 process of its own, in turns, with a policy that has seen no screenshot yet, on one thread; then the batcher decides it
 for that many actors, threads that ask and wait. Seconds are those of the processor, so that other work on the machine
-disturbs them less, and of the rounds the fastest counts.
+disturbs them less, and of the rounds the fastest counts. Both decide with one network: the base model that the other
+revision shipped, which this one reads, too.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ except ImportError:  # another revision
 else:
     SAMPLING = {"sampling": FULL}
 
+SHIPPED = "pipeline/distrl/policy/autoui/shipped"
+"""In a revision's tree."""
 ROWS = (1, 4, 8, 16)
 DECISIONS = 192
 """In a round; all of them are of episodes that run at the same time."""
@@ -93,9 +96,9 @@ def batches(made: Sequence[Sequence[Seen]], rows: int) -> Iterator[list[Seen]]:
         running = [each or waiting.pop(0) for each in running]
 
 
-def decided(made: Sequence[Sequence[Seen]], rows: int) -> float:
+def decided(made: Sequence[Sequence[Seen]], rows: int, base_model: Path) -> float:
     """Decisions a second of `Policy.decide`."""
-    policy = policy_of(PolicySettings())
+    policy = policy_of(PolicySettings(base_model=base_model))
     asked = [
         (
             [each.png for each in batch],
@@ -109,9 +112,9 @@ def decided(made: Sequence[Sequence[Seen]], rows: int) -> float:
     return len(asked) * rows / (time.process_time() - began)
 
 
-def batched(made: Sequence[Sequence[Seen]], actors: int) -> float:
+def batched(made: Sequence[Sequence[Seen]], actors: int, base_model: Path) -> float:
     """Decisions a second of a batcher that `actors` threads ask."""
-    policy = policy_of(PolicySettings())
+    policy = policy_of(PolicySettings(base_model=base_model))
     batcher = Batcher(policy, policy.tokenizer, **SAMPLING, wait_s=0.003)
     serving = threading.Thread(target=batcher.serve)
     serving.start()
@@ -133,7 +136,7 @@ def batched(made: Sequence[Sequence[Seen]], actors: int) -> float:
     return found
 
 
-MODES: Mapping[str, Callable[[Sequence[Sequence[Seen]], int], float]] = {"policy": decided, "batcher": batched}
+MODES: Mapping[str, Callable[[Sequence[Sequence[Seen]], int, Path], float]] = {"policy": decided, "batcher": batched}
 SCREEN: Any = None
 """The shipped model's tokenizer makes nothing of a screen's size."""
 
@@ -141,10 +144,10 @@ SCREEN: Any = None
 class Peer:
     """A process that measures with one revision's code."""
 
-    def __init__(self, tree: Path, stream: Path) -> None:
+    def __init__(self, tree: Path, stream: Path, base_model: Path) -> None:
         environ = os.environ | {"PYTHONPATH": str(tree / "pipeline"), "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "--serve", str(stream)],
+            [sys.executable, __file__, "--serve", str(stream), "--base-model", str(base_model)],
             env=environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -162,23 +165,23 @@ class Peer:
         self._process.communicate()
 
 
-def serve(stream: Path) -> None:
+def serve(stream: Path, base_model: Path) -> None:
     """Measure what each line of stdin names."""
     torch.set_num_threads(1)
     made: list[list[Seen]] = pickle.loads(stream.read_bytes())
-    decided(made[:40], 1)  # what is made at the first use
+    decided(made[:40], 1, base_model)  # what is made at the first use
     for line in sys.stdin:
         mode, rows = line.split()
-        print(MODES[mode](made, int(rows)), flush=True)
+        print(MODES[mode](made, int(rows), base_model), flush=True)
 
 
-def compare(trees: Mapping[str, Path], rounds: int) -> dict[tuple[str, int], dict[str, float]]:
+def compare(trees: Mapping[str, Path], rounds: int, base_model: Path) -> dict[tuple[str, int], dict[str, float]]:
     """The best of the rounds of each, by mode and rows, then by tree."""
     found: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
     with tempfile.TemporaryDirectory() as temporary:
         stream = Path(temporary) / "stream"
         stream.write_bytes(pickle.dumps(episodes(64)))
-        peers = {name: Peer(tree, stream) for name, tree in trees.items()}
+        peers = {name: Peer(tree, stream, base_model) for name, tree in trees.items()}
         for _ in range(rounds):
             for mode in MODES:
                 for rows in ROWS:
@@ -194,16 +197,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", help="the other revision, as git names it")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--base-model", type=Path, help="another directory of one")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.serve is not None:
-        serve(given.serve)
+        serve(given.serve, given.base_model)
         return 0
     with ExitStack() as stack:
         trees = {"this": revision.ROOT}
         if given.against is not None:
             trees[given.against] = stack.enter_context(revision.checkout(given.against))
-        found = compare(trees, given.rounds)
+        base_model = given.base_model or [*trees.values()][-1] / SHIPPED
+        found = compare(trees, given.rounds, base_model)
     table = Table(title="decisions a second of one processor")
     for column in ("asked by", "rows", *trees, *(["ratio"] if given.against is not None else [])):
         table.add_column(column)

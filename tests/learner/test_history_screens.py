@@ -177,7 +177,7 @@ def test_a_record_whose_prompts_have_other_screenshots_is_not_learned_from(famil
 
 
 @pytest.mark.parametrize(("history", "exact"), [(1, True), (0, False)])
-@pytest.mark.parametrize("family", [*VISION_LANGUAGE, "autoui"])
+@pytest.mark.parametrize("family", VISION_LANGUAGE)
 def test_it_clones_what_only_an_earlier_screenshot_tells(
     family: str, history: int, exact: bool, tmp_path: Path
 ) -> None:
@@ -186,10 +186,10 @@ def test_it_clones_what_only_an_earlier_screenshot_tells(
     settings = made_of(family, tmp_path)(
         f"policy.history_screens={history}",
         "policy.trains=all",
-        f"policy.action_tokens={128 if family == 'autoui' else 48}",
+        "policy.action_tokens=48",
         "warmup.demonstrations=6",
         "warmup.updates=60",
-        f"warmup.minibatches={14 if family == 'autoui' else 4}",  # its four fields take three times the tokens
+        "warmup.minibatches=4",
         "warmup.lr=0.003",
     )
     screens, tokenizer = Screens(), tokenizer_of(settings.policy)

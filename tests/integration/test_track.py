@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -12,7 +14,10 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
 from typing import Any
 
 import factories
@@ -37,6 +42,8 @@ from trackers import trackio_apart
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 PATIENCE_S = 120.0
+AT_ONCE_S = 10.0
+"""A process that a signal ends is gone in a moment, unless it waits for something."""
 FIRST, MORE = 5, 7
 """Updates that are folded before the first look, and in the end. Three of them are the warm-up's."""
 
@@ -93,6 +100,13 @@ def once(config: Config, folder: Path, tracker: type[Files] = Files) -> int:
     return track(config, begun(config), tracker, folder, threading.Event(), follow=False)
 
 
+COMMAND = [sys.executable, "-m", "distrl.cli.main", "track", "-c", "run.yaml", "--out", "out"]
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("DISTRL_", "MLFLOW_"))}
+
+
 def test_the_past_is_filled_in_and_a_later_start_adds_what_came(run: Config, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert once(run, out) == 2 * FIRST + 1
@@ -121,12 +135,10 @@ def test_the_past_is_filled_in_and_a_later_start_adds_what_came(run: Config, tmp
 
 def test_a_follower_that_is_killed_and_started_again_repeats_nothing(run: Config, tmp_path: Path) -> None:
     write_settings(run, tmp_path / "run.yaml")
-    line = [sys.executable, "-m", "distrl.cli.main", "track", "-c", "run.yaml", "--out", "out"]
     folder = tmp_path / "out" / begun(run).id / "files"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")}
 
     def following(until: int) -> subprocess.Popen[bytes]:
-        child = subprocess.Popen(line, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
+        child = subprocess.Popen(COMMAND, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + PATIENCE_S
         while len(lines(folder)) < until:
             assert child.poll() is None, "it ended by itself"
@@ -155,11 +167,10 @@ def test_a_follower_that_is_killed_and_started_again_repeats_nothing(run: Config
 
 def test_a_late_start_fills_trackio_in_and_a_later_one_adds_what_came(run: Config, tmp_path: Path) -> None:
     write_settings(run, tmp_path / "run.yaml")
-    command = [sys.executable, "-m", "distrl.cli.main", "track", "-c", "run.yaml", "--out", "out", "--no-follow"]
     folder = tmp_path / "out" / begun(run).id / "trackio"
 
     def tracked() -> list[dict[str, Any]]:
-        line = [*command, "--to", "trackio"]
+        line = [*COMMAND, "--no-follow", "--to", "trackio"]
         subprocess.run(line, cwd=tmp_path, env=trackio_apart.environment(), stdout=subprocess.DEVNULL, check=True)
         ((name, _, rows),), _ = trackio_apart.logs(folder, "distrl")
         assert name == run.run
@@ -170,8 +181,8 @@ def test_a_late_start_fills_trackio_in_and_a_later_one_adds_what_came(run: Confi
     learn(run, MORE)
     rows = tracked()
     once(run, tmp_path / "files")
-    figures = [(line["step"], name, line[name]) for line in lines(tmp_path / "files") for name in line if "/" in name]
-    assert sorted((row["step"], name, row[name]) for row in rows for name in row if "/" in name) == sorted(figures)
+    found = sorted((row["step"], name, row[name]) for row in rows for name in row if "/" in name)
+    assert found == figures(tmp_path / "files")
 
 
 class Failing(Files):
@@ -201,3 +212,108 @@ def test_a_tracker_that_fails_is_explained_and_the_next_start_goes_on_behind_wha
     assert 0 < arrived < 2 * FIRST + 1
     assert once(run, tmp_path / "out") == 2 * FIRST + 1 - arrived
     assert Counter(steps(tmp_path / "out", "journal")) == Counter(range(FIRST))
+
+
+class Silent:
+    """A server that takes connections and requests, and answers none."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._taken: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._take)
+        self.asked: SimpleQueue[None] = SimpleQueue()
+        """An entry for each connection that has begun a request."""
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+
+    def _take(self) -> None:
+        with suppress(OSError):  # it is closed
+            while True:
+                self._taken.append(self._listening.accept()[0])
+                self._taken[-1].recv(1)
+                self.asked.put(None)
+
+    def __enter__(self) -> Silent:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for each in (self._listening, *self._taken):
+            with suppress(OSError):  # the other end is gone
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        self._thread.join(PATIENCE_S)
+
+
+def asked_to_end(child: subprocess.Popen[str]) -> None:
+    """Send SIGTERM and return once the process has it: from then on a second one ends it."""
+    child.send_signal(signal.SIGTERM)
+    deadline, bit = time.monotonic() + PATIENCE_S, 1 << (signal.SIGTERM - 1)
+    while child.poll() is None:
+        caught = re.search(r"^SigCgt:\t(\w+)$", Path(f"/proc/{child.pid}/status").read_text(), re.MULTILINE)
+        if caught is None or not int(caught[1], 16) & bit:
+            return
+        assert time.monotonic() < deadline, "the signal is not taken"
+        time.sleep(0.02)
+
+
+def test_a_tracker_that_hangs_holds_nobody_up_ends_when_asked_and_a_later_start_fills_the_past_in(
+    run: Config, tmp_path: Path
+) -> None:
+    write_settings(run, tmp_path / "run.yaml")
+    folder, begin = tmp_path / "out" / begun(run).id / "mlflow", [*COMMAND, "--to", "mlflow"]
+    short = {"TIMEOUT": "1", "MAX_RETRIES": "1", "BACKOFF_FACTOR": "0", "BACKOFF_JITTER": "0"}
+    with Silent() as server:
+
+        def hanging(timeouts: dict[str, str]) -> subprocess.Popen[str]:
+            named = {f"MLFLOW_HTTP_REQUEST_{name}": value for name, value in timeouts.items()}
+            places = environment() | named | {"MLFLOW_TRACKING_URI": server.address}
+            child = subprocess.Popen(begin, cwd=tmp_path, env=places, stderr=subprocess.PIPE, text=True)
+            server.asked.get(timeout=PATIENCE_S)
+            return child
+
+        with hanging({"TIMEOUT": "3600"}) as child:
+            try:
+                publish(run, range(2000, 2000 + 4 * (MORE - FIRST)), "trajectories")
+                learn(run, MORE)  # training goes on, and so do the log's other readers
+                assert once(run, tmp_path / "files") == 2 * MORE + 1
+                asked_to_end(child)
+                assert child.poll() is None, "it waits for the server, and can be asked again"
+                child.send_signal(signal.SIGTERM)
+                assert child.wait(AT_ONCE_S) == -signal.SIGTERM
+            finally:
+                child.kill()
+        with hanging(short) as child:
+            try:
+                asked_to_end(child)
+                _, errors = child.communicate(timeout=PATIENCE_S)
+            finally:
+                child.kill()
+        assert (child.returncode, "the tracker: has failed: MlflowException" in errors) == (1, True), errors
+    assert not (folder / "progress.json").exists(), "nothing has arrived"
+    assert mlflow_figures(begin, tmp_path) == figures(tmp_path / "files")
+
+
+def mlflow_figures(begin: Sequence[str], folder: Path) -> list[tuple[int, str, float]]:
+    """What a start with a place that works gives to MLflow, up to the log's present end."""
+    from mlflow import MlflowClient
+
+    place = f"file://{folder / 'mlruns'}"
+    places = environment() | {"MLFLOW_TRACKING_URI": place, "MLFLOW_ALLOW_FILE_STORE": "true"}
+    subprocess.run([*begin, "--no-follow"], cwd=folder, env=places, stdout=subprocess.DEVNULL, check=True)
+    with pytest.MonkeyPatch.context() as here:
+        here.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+        client = MlflowClient(place)
+        experiment = client.get_experiment_by_name("distrl")
+        assert experiment is not None
+        (made,) = client.search_runs([experiment.experiment_id])
+        found = [
+            (name, each) for name in made.data.metrics for each in client.get_metric_history(made.info.run_id, name)
+        ]
+    return sorted((each.step, name, each.value) for name, each in found)
+
+
+def figures(folder: Path) -> list[tuple[int, str, float]]:
+    return sorted((line["step"], name, line[name]) for line in lines(folder) for name in line if "/" in name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -15,17 +16,20 @@ from pathlib import Path
 import pytest
 from distrl.cli.main import app
 from distrl.errors import ConfigError
-from distrl.trackers.protocol import Point, TrackedRun, Tracker
+from distrl.trackers.protocol import Axis, Point, Tracker
 from distrl.trackers.registry import TRACKERS, open_tracker
 from typer.testing import CliRunner
 
 from tests.trackers.runs import all_points
+from trackers.killed import RUN
 from trackers.trackio_apart import Apart, logs
+from trackers.trackio_apart import environment as trackio_environment
 
-RUN = TrackedRun("demo-0", 1_738_000_000_000, {"learner.seed": 0, "feeder.suite": "home", "kafka.nothing": None})
 PROJECT = "a-project"
 Values = Counter[tuple[str, int, float]]
 """(name, step, value) -> how often it is there."""
+KILLED_S = 120.0
+"""A process that logs and is killed ends far sooner."""
 WHOLE, FIRST, LAST = 1, 2, 4
 """Types of a piece of a record in LevelDB's log format."""
 
@@ -96,7 +100,6 @@ def from_mlflow(folder: Path) -> tuple[Values, object]:
     experiment = client.get_experiment_by_name(PROJECT)
     assert experiment is not None
     (run,) = client.search_runs([experiment.experiment_id])
-    assert run.info.status == "FINISHED"
     found: Values = Counter()
     for name in run.data.metrics:
         # Its databases have one row for equal figures; the folder that is tested here has a line for each.
@@ -156,6 +159,55 @@ def test_what_is_logged_is_there_once_though_the_follower_stopped_and_started_ag
     found, settings = READ[name](tmp_path / "own")
     assert as_single(found) == as_single(values(points))
     assert settings == dict(RUN.settings)
+
+
+ENDS = [(name, (signal.SIGKILL,)) for name in TRACKERS] + [("wandb", (signal.SIGINT, signal.SIGINT))]
+"""Of two signals the second one ends the process at once, as it ends `distrl track`."""
+
+
+@pytest.mark.parametrize(("name", "signals"), ENDS, ids=lambda each: each if isinstance(each, str) else len(each))
+def test_what_was_logged_outlives_the_process_that_is_killed(
+    name: str, signals: tuple[signal.Signals, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "own").mkdir()
+    child = subprocess.run(
+        [sys.executable, "-m", "trackers.killed", name, str(tmp_path / "own"), PROJECT, *map(str, map(int, signals))],
+        env=environment(apart=name == "trackio"),
+        capture_output=True,
+        text=True,
+        timeout=KILLED_S,
+    )
+    assert child.returncode == -signals[-1], child.stderr
+    assert as_single(READ[name](tmp_path / "own")[0]) == as_single(values(all_points()))
+
+
+def test_wandb_waits_for_rows_that_cross_the_blocks_of_its_file(tmp_path: Path) -> None:
+    points = [Point("journal", Axis.UPDATE, n, n, {"update/seconds": float(n)}) for n in range(400)]
+    tracker = made("wandb", tmp_path / "own")
+    tracker.start(RUN, 0)
+    for at in range(0, len(points), 100):
+        tracker.log(points[at : at + 100])
+        assert from_wandb(tmp_path / "own")[0] == values(points[: at + 100])
+    tracker.finish()
+    (path,) = (tmp_path / "own").glob("wandb/offline-run-*/*.wandb")
+    assert path.stat().st_size > 3 * 32_768
+
+
+def environment(apart: bool) -> dict[str, str]:
+    """Of a process that finds the tests' modules, and Trackio where it runs `apart`."""
+    return trackio_environment() if apart else os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+
+
+def test_a_run_there_has_ended_when_the_tracker_has(tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    tracker = made("mlflow", tmp_path / "own")
+    client, seen = MlflowClient(), []
+    for after in (lambda: tracker.start(RUN, 0), tracker.finish):
+        after()
+        (run,) = client.search_runs([each.experiment_id for each in client.search_experiments()])
+        seen.append(run.info.status)
+    assert seen == ["RUNNING", "FINISHED"]
 
 
 @pytest.mark.parametrize("name", ["files", "wandb", "mlflow", "trackio"])

@@ -16,6 +16,7 @@ from distrl.config import load
 from distrl.rights.roles import ROLES, Role, TopicRight
 from distrl.wire.cloud_events import CONTENT_TYPE
 from distrl.wire.cloud_events import HEADERS as EVENT_HEADERS
+from distrl.wire.confluent import FINGERPRINT, MAGIC
 from distrl.wire.schemas import MARKER, Schema, catalogue
 
 Document = dict[str, Any]
@@ -32,6 +33,8 @@ SETTINGS: Final[Mapping[str, Callable[[str], Any]]] = {
 ACTIONS: Final = {TopicRight.READ: "receive", TopicRight.WRITE: "send"}
 HEADERS: Final = {
     "traceparent": "W3C Trace Context: the trace that a task or a trajectory belongs to, where tracing is on",
+    FINGERPRINT: "CRC-64-AVRO fingerprint of the schema, as in single-object encoding, 16 hex digits; of values in "
+    "Confluent's wire format (kafka.framing=confluent) alone",
     "distrl.claim": "number and nonce of the claim to a role (docs/adr/0017)",
     "distrl.process": "the process that claims it",
     "distrl.retry.of": "where the record was that this one repeats (`distrl dlq retry`): TOPIC/PARTITION/OFFSET",
@@ -51,9 +54,12 @@ def asyncapi() -> Document:
         "info": {
             "title": "DistRL on Kafka: the topics of a run",
             "version": "1",
-            "description": "Every record is Avro in single-object encoding: the bytes "
+            "description": "Every record is Avro. A value is in single-object encoding: the bytes "
             f"{MARKER.hex(' ').upper()}, the CRC-64-AVRO fingerprint of the schema that it was written with (8 bytes, "
-            "little-endian), the body. An operation says which role may read or write a topic. Headers are "
+            "little-endian), the body. Where a process has the setting kafka.framing=confluent, its values are in "
+            f"Confluent's wire format instead: the byte {MAGIC.hex().upper()}, the id of the schema in a registry (4 "
+            f"bytes, big-endian), the body, and the fingerprint stands in the header {FINGERPRINT}. One topic may hold "
+            "both forms, and a reader takes both. An operation says which role may read or write a topic. Headers are "
             "those of CloudEvents 1.0 in binary content mode (records of earlier software have none), and more. "
             "docs/wire.md has the rules.",
             "license": {"name": "Apache 2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},

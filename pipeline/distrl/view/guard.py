@@ -1,9 +1,9 @@
 """Who may ask, and what an answer may do in a browser: an ASGI middleware around the whole application.
 
 On loopback without a token, only requests that name this server as their host are answered, so that no page of another
-site reaches it by a name of its own (DNS rebinding), and none that came through a proxy. With a token, each request
-must show it: in `Authorization: Bearer …`, or in the cookie that the form at /login sets. No answer may load or run
-anything from elsewhere, whatever a record says.
+site reaches it by a name of its own (DNS rebinding), and none with a header of a proxy; a proxy that adds none is not
+recognised. With a token, each request must show it: in `Authorization: Bearer …`, or in the cookie that the form at
+/login sets. No answer may load or run anything from elsewhere, whatever a record says.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
-"""Headers of a request that came through a proxy."""
+"""Headers that proxies add. Not every proxy does: nginx's `proxy_pass` alone adds none."""
 PROBES: Final = ("/livez", "/readyz")
 """Asked by an orchestrator, which knows no token and names the address of a pod. They say that the server answers."""
 COOKIE: Final = "distrl-view"

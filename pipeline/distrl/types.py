@@ -391,7 +391,20 @@ class Draws:
     trajectories: tuple[DrawnTrajectory, ...]
 
 
-Record = Task | Trajectory | Version | Update | Evaluation | Heartbeat | Settings | Snapshot | Draws
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the learner reported after one update: losses, entropies, its window. For people; no fold reads it."""
+
+    u: int
+    journalled_at: int
+    """That of the update; a void one of the same number has another."""
+    at: int
+    """When it was reported."""
+    metrics: Mapping[str, float]
+    """Named as in telemetry.metrics."""
+
+
+Record = Task | Trajectory | Version | Update | Evaluation | Heartbeat | Settings | Snapshot | Draws | Figures
 
 
 @dataclass(frozen=True, slots=True)

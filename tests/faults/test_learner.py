@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from distrl.broker.journal import history, in_force
+from distrl.broker.reader import decoded
 from distrl.broker.versions import lineage
 from distrl.evaluate.gather import final_digests
 from distrl.learner.verify import verify
@@ -20,7 +21,7 @@ from distrl.offline.lineage.read import follow
 from distrl.store.adapters import read_adapter
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.store.objects import MissingObjectError
-from distrl.types import SCRIPTED, Outcome
+from distrl.types import SCRIPTED, Figures, Outcome
 from distrl.wire.codec import encode
 
 from faults.live import WARMUP, Learned, LiveRun, Servers, noise, reference, trajectory
@@ -123,6 +124,8 @@ def test_a_learner_killed_between_two_writes_ends_like_one_left_in_peace(
     run.learner()
     run.until_learned(UPDATES)
     assert run.end_learning() == undisturbed
+    recorded = {(each.u, each.journalled_at) for each in (decoded(raw, Figures) for raw in run.raw("figures"))}
+    assert recorded >= {(line.u, line.journalled_at) for line in run.updates()}, "figures of every update last"
 
 
 def test_a_learner_killed_while_it_prunes_adapters_goes_on_and_says_of_each_that_is_gone_that_it_was_pruned(

@@ -89,10 +89,10 @@ def test_a_learner_goes_on_without_the_topic_and_says_so_once(config: Config, ca
     """As a run does that earlier software has begun."""
     topic, client = topic_name(config.run, TOPIC), admin(config.kafka)
     client.delete_topics([topic], operation_timeout=30)[topic].result(60)
-    with caplog.at_level(logging.WARNING, "distrl.learner.draws"):
+    with caplog.at_level(logging.WARNING, "distrl.learner.beside"):
         learn(config, UPDATES)
     assert [update.u for update in journalled(config)] == list(range(UPDATES))
-    (said,) = [each.getMessage() for each in caplog.records if each.name == "distrl.learner.draws"]
+    (said,) = [each.getMessage() for each in caplog.records if each.name == "distrl.learner.beside"]
     assert "not recorded until this learner is started again" in said
     assert topic in said
 

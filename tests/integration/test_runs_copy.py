@@ -128,7 +128,8 @@ def test_a_copy_has_the_same_bits_under_the_same_offsets_and_goes_on(
     for topic in EXACT:
         assert held(other, topic) == held(run, topic)
         assert ends(other, topic) == ends(run, topic)
-    for topic in ("updates", "versions", "evaluations"):
+    assert len(held(run, "figures")) == UPDATES
+    for topic in ("updates", "versions", "evaluations", "figures"):
         assert list(held(other, topic).values()) == list(held(run, topic).values())
     with GroupOffsets(run) as here, GroupOffsets(other) as there:
         assert there.committed((0, 1)) == here.committed((0, 1)) == {1: 4}
@@ -156,3 +157,4 @@ def test_a_range_is_copied_without_a_journal(run: Config, other: Config, tmp_pat
     assert len(held(other, "demonstrations")) == 6
     assert held(other, "updates") == {}
     assert held(other, "versions") == {}
+    assert held(other, "figures") == {}

@@ -11,6 +11,7 @@ from distrl.types import (
     Action,
     Draws,
     Evaluation,
+    Figures,
     Heartbeat,
     Record,
     Settings,
@@ -69,6 +70,7 @@ COLUMNS: dict[type[Record] | None, str] = {
     Draws: f"{PLACE} | u int64 | phase string | journalled_at int64 | trajectories list<item: struct<{MARK}, "
     "offset: int64, steps: list<item: struct<step: int64, times: int64, value: double, advantage: double, "
     "td_error: double, ratio: double, priority: double>>>>",
+    Figures: f"{PLACE} | u int64 | journalled_at int64 | at int64 | metrics map<string, double>",
     None: f"{PLACE} | headers list<item: struct<name: string, value: binary>> | value binary",
 }
 

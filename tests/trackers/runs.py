@@ -9,6 +9,7 @@ from distrl.trackers.points import RunPoints
 from distrl.trackers.protocol import Point
 from distrl.types import (
     Evaluation,
+    Figures,
     Heartbeat,
     LoggedTrajectory,
     LogPosition,
@@ -24,8 +25,8 @@ TOPIC = "distrl.r.trajectories"
 VALIDATION_TASKS = 2
 
 
-def points() -> RunPoints:
-    return RunPoints(TOPIC, lambda split: VALIDATION_TASKS if split is Split.VALIDATION else 1_000)
+def points(*, recorded: bool = False) -> RunPoints:
+    return RunPoints(TOPIC, lambda split: VALIDATION_TASKS if split is Split.VALIDATION else 1_000, recorded=recorded)
 
 
 def line(u: int, offset: int, void: str = "", version: int = 0) -> Update:
@@ -35,6 +36,11 @@ def line(u: int, offset: int, void: str = "", version: int = 0) -> Update:
 def beat(u: int, **metrics: float) -> Heartbeat:
     """The learner's report after update `u`."""
     return Heartbeat("learner", "learner", 1_000 * u + 500, None, None, {"update": u + 1.0, **metrics})
+
+
+def figures(u: int, at: int = 0, **metrics: float) -> Figures:
+    """The record of update `u`. at: when it was journalled, if not as its line says."""
+    return Figures(u, at or 1_000 * u, 1_000 * u + 400, metrics)
 
 
 def evaluated(version: int, task: str, outcome: Outcome, suite: str = "home") -> Evaluation:
@@ -50,6 +56,8 @@ def take(run: RunPoints, records: Iterable[Record | LoggedTrajectory]) -> None:
                 run.update(record)
             case Heartbeat():
                 run.heartbeat(record)
+            case Figures():
+                run.figures(record)
             case Evaluation():
                 run.evaluation(record)
             case LoggedTrajectory():

@@ -6,8 +6,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from distrl.trackers.points import MOST_AHEAD, plain_name
+from distrl.trackers.points import plain_name
 from distrl.trackers.protocol import GROUPS, Axis, Point
+from distrl.trackers.reports import MOST_AHEAD
 from distrl.types import Heartbeat, LoggedTrajectory, Outcome, Record
 from hypothesis import given
 from hypothesis import strategies as st

@@ -18,6 +18,7 @@ from distrl.types import (
     DrawnTrajectory,
     Draws,
     Evaluation,
+    Figures,
     Heartbeat,
     HeldBack,
     ObjectRef,
@@ -39,7 +40,18 @@ from distrl.types import (
 )
 from hypothesis import strategies as st
 
-KINDS: tuple[type[Record], ...] = (Task, Trajectory, Version, Update, Evaluation, Heartbeat, Settings, Snapshot, Draws)
+KINDS: tuple[type[Record], ...] = (
+    Task,
+    Trajectory,
+    Version,
+    Update,
+    Evaluation,
+    Heartbeat,
+    Settings,
+    Snapshot,
+    Draws,
+    Figures,
+)
 
 LEAVES: dict[type, st.SearchStrategy[Any]] = {
     str: st.text(max_size=12),
@@ -161,5 +173,6 @@ EXAMPLES: tuple[Record, ...] = (
         9,
         (DrawnTrajectory("trajectories", 0, 12, (DrawnStep(0, 1), DrawnStep(2, 3, 0.5, -0.25, 0.125, 1.5, 2.0))),),
     ),
+    Figures(3, 9, 12, {"policy_loss": 0.25, "entropy": 1.5}),
 )
 """One of each kind, with something in every optional place."""

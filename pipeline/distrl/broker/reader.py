@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from distrl.broker.connect import PERMANENT, ErrorLog, admin, explain, failover_s, settings
+from distrl.broker.connect import PERMANENT, ErrorLog, UnknownTopicError, admin, explain, failover_s, settings
 from distrl.broker.producer import Headers, position_of
 from distrl.broker.topic_admin import offsets, partition_count
 from distrl.broker.topics import TOPICS, topic_name
@@ -107,6 +107,15 @@ def retained(config: Config, topic: str) -> dict[int, tuple[int, int]]:
     name, client = topic_name(config.run, topic), admin(config.kafka)
     count = partition_count(client, config, name, "read the log")
     return offsets(client, config, name, count, TOPICS[topic].transactional)
+
+
+def has_topic(config: Config, topic: str) -> bool:
+    """Whether the run has this key of TOPICS, which one of earlier software may lack. Raises BrokerError."""
+    try:
+        retained(config, topic)
+    except UnknownTopicError:
+        return False
+    return True
 
 
 def read_since(config: Config, topic: str, start: Mapping[int, int]) -> list[RawRecord]:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from distrl.broker.connect import BATCH_OVERHEAD_BYTES
 from distrl.config import Config
 from distrl.errors import BrokerError
-from distrl.types import Draws, Evaluation, Heartbeat, Settings, Snapshot, Task, Trajectory, Update, Version
+from distrl.types import Draws, Evaluation, Figures, Heartbeat, Settings, Snapshot, Task, Trajectory, Update, Version
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -63,6 +63,8 @@ _DECLARED = (
     Topic("snapshots", Snapshot, "run", cleanup="compact", segment_ms=10 * MINUTE_MS),
     # For people: what each update drew. The fold of the log gives it again.
     Topic("draws", Draws, "update", retention_ms=7 * DAY_MS, segment_ms=12 * HOUR_MS),
+    # For people, too: losses of each update, a few hundred bytes. Not compacted: the first of two records counts.
+    Topic("figures", Figures, "update"),
     Topic("trajectories.dlq", None, "as it came", retention_ms=30 * DAY_MS),
 )
 

@@ -29,6 +29,7 @@ from distrl.errors import BrokerError, DistrlError, StoreError
 from distrl.learner.adapters import prune_adapters
 from distrl.learner.choose_checkpoint import beyond, chain
 from distrl.learner.draws import DrawsSender
+from distrl.learner.figures import FiguresSender
 from distrl.learner.intake import POLL_S, Intake
 from distrl.learner.journal_writer import JournalWriter, UnwrittenError
 from distrl.learner.metrics import FOLDING, WAITING, LearnerMetrics
@@ -91,7 +92,7 @@ class Loop:
         )
         self._metrics = LearnerMetrics()
         self._dead_letters = DeadLetters.of(config, producer)
-        self._draws = DrawsSender(config, producer)
+        self._draws, self._figures = DrawsSender(config, producer), FiguresSender(config, producer)
         self._skipped = SkippedRecords(history.updates, history.skipped)
         self._traces = UpdateTraces(tracer, SYSTEM_CLOCK)
         self._reporter, self._leader = reporter, leader
@@ -223,6 +224,7 @@ class Loop:
         self._traces.folded()
         published = self._retry(self._publish)
         self._traces.published(self._publisher.newest)
+        self._figures.send(update, self.metrics())
         if published and self._state.u % self._config.learner.checkpoint_every == 0:
             self._retry(self._checkpoint)
         if self._on_update is not None:
@@ -251,6 +253,7 @@ class Loop:
         self._publisher.due(self._state)
 
     def _checkpoint(self) -> None:
+        self._figures.settle()
         seen, highest = self._pending_log.folded_ids, self._publisher.highest
         named = self._pending_log.named
         checkpoint(self._config, self._store, self._state, seen, self._chain, highest, self._log.id, named)

@@ -16,6 +16,7 @@ from distrl.text import printable
 from distrl.types import (
     Draws,
     Evaluation,
+    Figures,
     Heartbeat,
     HeldBack,
     Record,
@@ -111,6 +112,9 @@ def gist_of(record: Record) -> str:
         case Draws():
             steps = sum(step.times for each in record.trajectories for step in each.steps)
             return f"update {record.u}  {record.phase}  {steps} draws of {len(record.trajectories)} trajectories"
+        case Figures():
+            losses = [f"{name} {value:.4g}" for name, value in sorted(record.metrics.items()) if name.endswith("_loss")]
+            return "  ".join([f"update {record.u}", f"{len(record.metrics)} figures", *losses])
 
 
 def escaped(text: str) -> str:

@@ -135,7 +135,7 @@ _DECLARED = (
         "rights",
         _topics(
             "demonstrations trajectories updates versions settings learner.claims trajectories.dlq",
-            "updates versions settings heartbeats draws learner.claims trajectories.dlq",
+            "updates versions settings heartbeats draws figures learner.claims trajectories.dlq",
         ),
         transactional_ids=frozenset({"learner"}),
         objects=_objects("adapters runs screenshots check", "adapters runs check", "adapters runs"),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from distrl.appagent import identity
 from distrl.broker import topic_admin
 from distrl.broker.group import GroupOffsets, commit
-from distrl.broker.reader import LogReader, RawRecord
+from distrl.broker.reader import LogReader, RawRecord, has_topic
 from distrl.broker.runs import run_names
 from distrl.config import Config
 from distrl.errors import BrokerError
@@ -38,11 +38,14 @@ ORDER = (
     ("tasks", True),
     ("evaluations", False),
     ("trajectories.dlq", False),
+    ("figures", False),
     ("versions", False),
     ("updates", False),
 )
 """Topics in the order of copying, and whether others refer to their records by offset. Heartbeats are of the moment;
 snapshots and draws follow from the others, snapshots under the offsets that these have there."""
+YOUNG = ("figures",)
+"""Topics that a run of earlier software may lack."""
 
 OnTopic = Callable[[str, int], None]
 """Called with a topic's name and how many of its records are copied."""
@@ -84,6 +87,8 @@ def copy(
             if topic == "versions":
                 objects.copy_own(source.run)
             within = part if topic == LOG else None
+            if topic in YOUNG and not has_topic(source, topic):
+                continue
             count = mirror.records(source, topic, objects.before(topic), exact=exact, part=within)
             on_topic(topic, count)
             records += count

@@ -6,16 +6,18 @@ alone, so nothing but their names has to be kept. One thread; it joins no group 
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 from filelock import FileLock, Timeout
 
-from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.broker.reader import BATCH_RECORDS, LogReader, RawRecord, decoded, has_topic
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import ConfigError, DistrlError, WireError
@@ -24,15 +26,19 @@ from distrl.runs.recorded import RecordedSettings, recorded
 from distrl.trackers.points import RunPoints
 from distrl.trackers.progress import load
 from distrl.trackers.protocol import Point, TrackedRun, Tracker
-from distrl.types import Evaluation, Heartbeat, LoggedTrajectory, Split, Trajectory, Update
+from distrl.types import Evaluation, Figures, Heartbeat, LoggedTrajectory, Split, Trajectory, Update
 
 log = logging.getLogger(__name__)
 
 TRAJECTORIES: Final = "trajectories"
+HEARTBEATS: Final = "heartbeats"
+FIGURES: Final = "figures"
+Batch = Sequence[tuple[str, RawRecord]]
+"""Records, each with its topic."""
 PROGRESS: Final = "progress.json"
 LOCK: Final = ".lock"
-SLICE_S: Final = 0.25
-"""Wait on one topic before the next; four of these are the delay of a point."""
+SLICE_S: Final = 0.2
+"""Wait on one topic before the next; five of these are the delay of a point."""
 LOOK_S: Final = 2.0
 """Between two looks for the settings of a run that has not begun."""
 BATCH: Final = 100
@@ -100,22 +106,50 @@ def track(
 def _batches(config: Config, stop: threading.Event, follow: bool) -> Iterator[Sequence[Point]]:
     """The points of the log, those that are ready at a time together."""
     splits = {Split.VALIDATION: config.evaluate.validation_episodes}
-    points = RunPoints(topic_name(config.run, TRAJECTORIES), lambda split: splits.get(split, config.evaluate.episodes))
+    recorded = has_topic(config, FIGURES)
+    points = RunPoints(
+        topic_name(config.run, TRAJECTORIES),
+        lambda split: splits.get(split, config.evaluate.episodes),
+        recorded=recorded,
+    )
+    names = [name for name in _TAKE if recorded or name != FIGURES]
     with ExitStack() as opened:
-        readers = {name: opened.enter_context(LogReader(config, name, follows=follow)) for name in _TAKE}
-        for name, reader in readers.items():  # updates first: what they have folded need not be kept
-            for batch in reader.to_end():
-                _feed(points, name, batch)
-                yield points.ready()
-                if stop.is_set():
-                    return
-            if name == TRAJECTORIES:
-                points.read_to(max(reader.ends.values()))
+        readers = {name: opened.enter_context(LogReader(config, name, follows=follow)) for name in names}
+        for batch in _past(readers):
+            _feed(points, batch)
+            yield points.ready()
+            if stop.is_set():
+                return
+        points.read_to(max(readers[TRAJECTORIES].ends.values()))
+        if not follow:
+            points.ended()
         yield points.ready()
         while follow and not stop.is_set():
-            for name, reader in readers.items():
-                _feed(points, name, reader.read(SLICE_S))
+            came = {name: reader.read(SLICE_S) for name, reader in readers.items()}
+            for name, raws in came.items():
+                _feed(points, [(name, raw) for raw in raws])
+            if not came.get(FIGURES):  # read after the heartbeats
+                points.quiet()
             yield points.ready()
+
+
+def _past(readers: Mapping[str, LogReader]) -> Iterator[Batch]:
+    """What the topics have up to their ends: updates first, as what they have folded need not be kept; heartbeats and
+    figures last and by their time, as the ones stand in for the others."""
+    by_time = [name for name in (FIGURES, HEARTBEATS) if name in readers]
+    for name, reader in readers.items():
+        if name not in by_time:
+            for raws in reader.to_end():
+                yield [(name, raw) for raw in raws]
+    merged = heapq.merge(*(_one_by_one(name, readers[name]) for name in by_time), key=lambda each: each[1].timestamp)
+    while batch := list(itertools.islice(merged, BATCH_RECORDS)):
+        yield batch
+
+
+def _one_by_one(name: str, reader: LogReader) -> Iterator[tuple[str, RawRecord]]:
+    for raws in reader.to_end():
+        for raw in raws:
+            yield name, raw
 
 
 def _update(points: RunPoints, raw: RawRecord) -> None:
@@ -137,16 +171,22 @@ def _heartbeat(points: RunPoints, raw: RawRecord) -> None:
     points.heartbeat(decoded(raw, Heartbeat))
 
 
+def _figures(points: RunPoints, raw: RawRecord) -> None:
+    points.figures(decoded(raw, Figures))
+
+
 _TAKE: Final = {
     "updates": _update,
     TRAJECTORIES: _trajectory,
     "evaluations": _evaluation,
-    "heartbeats": _heartbeat,
+    HEARTBEATS: _heartbeat,
+    FIGURES: _figures,
 }
+"""In the order in which they are read: of an update that has figures, these are read when its heartbeat is."""
 
 
-def _feed(points: RunPoints, topic: str, batch: Sequence[RawRecord]) -> None:
-    for raw in batch:
+def _feed(points: RunPoints, batch: Batch) -> None:
+    for topic, raw in batch:
         try:
             _TAKE[topic](points, raw)
         except WireError as error:

@@ -7,7 +7,6 @@ which topics are read, but for when they are ready.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter, deque
 from collections.abc import Callable
@@ -16,20 +15,13 @@ from typing import Final
 
 from distrl.broker.duplicates import IdSet
 from distrl.evaluate.curves import wilson
-from distrl.telemetry.metrics import METRICS
 from distrl.telemetry.view import SUCCESS_WINDOW
 from distrl.trackers.protocol import Axis, Point
-from distrl.types import Evaluation, Heartbeat, LoggedTrajectory, Outcome, Split, Update
+from distrl.trackers.reports import LearnerReports
+from distrl.types import Evaluation, Figures, Heartbeat, LoggedTrajectory, Outcome, Split, Update
 
 JOURNAL: Final = "journal"
-LEARNER: Final = "learner"
-NOT_OF_AN_UPDATE: Final = {"update", "ready", "progress_age_seconds"}
-"""Reported with an update, and not figures of it."""
 KNOWN: Final = (Outcome.SUCCESS, Outcome.FAILURE)
-LOSS: Final = "_loss"
-"""How the name of a loss ends."""
-MOST_AHEAD: Final = 1_000
-"""Reports that are kept back; a topic is read at most some records before another."""
 LONGEST_NAME: Final = 40
 """Characters of a suite's name in the name of a figure."""
 
@@ -61,8 +53,10 @@ class _Score:
 class RunPoints:
     """Takes the records of a run, each topic in its order; `ready` gives the points that are whole."""
 
-    def __init__(self, topic: str, expected: Callable[[Split], int]) -> None:
-        """topic: full name of the trajectories topic. expected: tasks of a whole evaluation on a split."""
+    def __init__(self, topic: str, expected: Callable[[Split], int], *, recorded: bool = False) -> None:
+        """topic: full name of the trajectories topic. expected: tasks of a whole evaluation on a split. recorded:
+        whether the run has the topic of figures.
+        """
         self._topic, self._expected = topic, expected
         self._played: deque[_Played] = deque()
         """Those that no update has taken in."""
@@ -74,12 +68,7 @@ class RunPoints:
         self._total = 0
         self._recent: deque[bool] = deque(maxlen=SUCCESS_WINDOW)
         self._journalled_at: int | None = None
-        self._lines: dict[int, int] = {}
-        """Update -> when it was first journalled."""
-        self._reported = -1
-        """The last update with a point of its report."""
-        self._ahead: list[tuple[int, Heartbeat]] = []
-        """Updates and reports of them that were read before their lines of the journal."""
+        self._reports = LearnerReports(recorded=recorded)
         self._scores: dict[Key, dict[str, _Score] | None] = {}
         """Evaluation -> suite -> its score; None once it has its points: what comes later does not count."""
         self._ready: list[Point] = []
@@ -88,7 +77,7 @@ class RunPoints:
         """The points that have become whole since the last call."""
         while self._updates and self._mark(self._updates[0]) <= self._read:
             self._ready.append(self._of_update(self._updates.popleft()))
-        found, self._ready = self._ready, []
+        found, self._ready = [*self._ready, *self._reports.taken()], []
         return found
 
     def read_to(self, offset: int) -> None:
@@ -108,37 +97,21 @@ class RunPoints:
         if line.void:
             return
         self._updates.append(line)
-        self._lines.setdefault(line.u, line.journalled_at)
-        for u, beat in self._ahead:
-            if u == line.u:
-                self._report(u, beat)
-        self._ahead = [each for each in self._ahead if each[0] > line.u]
+        self._reports.journalled(line)
 
     def heartbeat(self, beat: Heartbeat) -> None:
-        """A report of an update that no journal has is kept back: it may be a moment ahead, or a stranger's."""
-        done = beat.metrics.get("update", 0.0) if beat.role == LEARNER else 0.0
-        if not (math.isfinite(done) and done >= 1):
-            return
-        u = int(done) - 1
-        if not any(name in METRICS and name.endswith(LOSS) for name in beat.metrics):
-            return  # it would stand for a later one that has them
-        if u in self._lines:
-            self._report(u, beat)
-        elif len(self._ahead) < MOST_AHEAD:
-            self._ahead.append((u, beat))
+        self._reports.heartbeat(beat)
 
-    def _report(self, u: int, beat: Heartbeat) -> None:
-        if u <= self._reported:
-            return  # a later report of the same update, or one that was computed again
-        if beat.at < self._lines[u]:
-            return  # of an update that the log lost before it had this one: a learner reports what is journalled
-        self._reported = u
-        values = {
-            f"learner/{name}": value
-            for name, value in sorted(beat.metrics.items())
-            if name in METRICS and name not in NOT_OF_AN_UPDATE and math.isfinite(value)
-        }
-        self._ready.append(Point(LEARNER, Axis.UPDATE, u, beat.at, values))
+    def figures(self, record: Figures) -> None:
+        self._reports.figures(record)
+
+    def quiet(self) -> None:
+        """Figures and heartbeats were read and had nothing more, for now."""
+        self._reports.quiet()
+
+    def ended(self) -> None:
+        """Nothing more is read."""
+        self._reports.ended()
 
     def evaluation(self, record: Evaluation) -> None:
         """A version's points, one for each suite, are whole when so many of its tasks are there as an evaluation has,

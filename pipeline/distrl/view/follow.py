@@ -24,14 +24,15 @@ from distrl.config import Config
 from distrl.errors import DistrlError, StoreError, WireError
 from distrl.supervised import SupervisedThread
 from distrl.types import Record
-from distrl.view import drawn
+from distrl.view import drawn, figures
 from distrl.view.frugal import frugal
 from distrl.view.index import DEAD_LETTERS, Batch, IndexWriter, StaleIndexError, delete
 
 LOG = logging.getLogger(__name__)
 
 INDEXED: Final = (
-    "versions", "updates", "demonstrations", "evaluations", "trajectories", DEAD_LETTERS, "heartbeats", drawn.TOPIC
+    "versions", "updates", "demonstrations", "evaluations", "trajectories", DEAD_LETTERS,
+    figures.TOPIC, figures.HEARTBEATS, drawn.TOPIC,
 )  # fmt: skip
 """Versions first: the lag of an episode is measured against them."""
 SLICE_S: Final = 0.1
@@ -191,7 +192,7 @@ def _most(topic: str) -> int:
 
 def _record(topic: str, raw: RawRecord) -> Record | None:
     kind = TOPICS[topic].record
-    if kind is None or (topic == "heartbeats" and b"learner" not in (raw.value or b"")):
+    if kind is None or (topic == figures.HEARTBEATS and b"learner" not in (raw.value or b"")):
         return None
     try:
         return decoded(raw, kind)

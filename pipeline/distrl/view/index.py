@@ -21,8 +21,8 @@ from typing import Final
 from distrl.broker.dead_letter_log import DeadLetterSummary
 from distrl.broker.reader import RawRecord
 from distrl.errors import StoreError
-from distrl.types import Evaluation, Heartbeat, Record, Trajectory, Update, Version
-from distrl.view import drawn
+from distrl.types import Evaluation, Record, Trajectory, Update, Version
+from distrl.view import drawn, figures
 from distrl.view.rows import (
     NAME_CHARACTERS,
     TEXT_CHARACTERS,
@@ -30,7 +30,6 @@ from distrl.view.rows import (
     episode_row,
     first_uses,
     shortened,
-    update_metrics,
 )
 
 ROWS_VERSION: Final = 1
@@ -61,11 +60,10 @@ CREATE TABLE versions (version INTEGER PRIMARY KEY, parent INTEGER, at INTEGER N
 CREATE INDEX versions_at ON versions (at);
 CREATE TABLE updates (u INTEGER PRIMARY KEY, at INTEGER NOT NULL, trajectories INTEGER NOT NULL,
   demonstrations INTEGER NOT NULL);
-CREATE TABLE metrics (u INTEGER PRIMARY KEY, at INTEGER NOT NULL, "values" TEXT NOT NULL);
 CREATE TABLE dead_letters (partition INTEGER, "offset" INTEGER, at INTEGER NOT NULL, reason TEXT NOT NULL,
   from_topic TEXT, from_partition INTEGER, from_offset INTEGER, bytes INTEGER NOT NULL,
   PRIMARY KEY (partition, "offset")) WITHOUT ROWID;
-{drawn.TABLE}"""
+{figures.TABLES}{drawn.TABLE}"""
 
 LAG: Final = """
 UPDATE episodes SET lag = max(0, version_first, (
@@ -259,7 +257,7 @@ New = Sequence[tuple[RawRecord, Record | None]]
 DEAD_LETTERS: Final = "trajectories.dlq"
 LARGEST: Final = 2**63 - 1
 """What a column holds; a header may name any number."""
-BEST_EFFORT: Final = (DEAD_LETTERS, "heartbeats", drawn.TOPIC)
+BEST_EFFORT: Final = (DEAD_LETTERS, figures.HEARTBEATS, drawn.TOPIC)
 """Topics whose records are not all decoded, or may be lost."""
 
 
@@ -329,14 +327,6 @@ def _folded(update: Update, topic: str) -> int:
     return sum(mark.offset for mark in update.watermarks if mark.topic.rpartition(".")[2] == topic)
 
 
-def _add_metrics(connection: sqlite3.Connection, topic: str, new: New) -> None:
-    for beat in (record for _, record in new if isinstance(record, Heartbeat)):
-        found = update_metrics(beat)
-        if found is not None:
-            row = (found[0], beat.at, json.dumps(found[1]))
-            connection.execute("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?)", row)
-
-
 def _add_dead_letters(connection: sqlite3.Connection, topic: str, new: New) -> None:
     for raw, _ in new:
         found = DeadLetterSummary.of(raw)
@@ -351,7 +341,8 @@ def _add_dead_letters(connection: sqlite3.Connection, topic: str, new: New) -> N
 _ADD: Final = {
     "versions": _add_versions,
     "updates": _add_updates,
-    "heartbeats": _add_metrics,
+    figures.HEARTBEATS: figures.add_heartbeats,
+    figures.TOPIC: figures.add,
     DEAD_LETTERS: _add_dead_letters,
     drawn.TOPIC: drawn.add,
 }

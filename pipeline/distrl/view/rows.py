@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from distrl.evaluate.failures import conditions_of, mode_of
-from distrl.types import Evaluation, Heartbeat, LogPosition, Outcome, Trajectory
+from distrl.types import Evaluation, LogPosition, Outcome, Trajectory
 
 TEXT_CHARACTERS: Final = 1_000
 """Most characters of an instruction in a row. A page of 500 rows must not become as large as 500 records."""
@@ -101,15 +101,6 @@ def first_uses(played: Trajectory) -> list[tuple[str, int, int]]:
             first[step.version] = min(first.get(step.version, step.at), step.at)
     worker = shortened(played.worker, NAME_CHARACTERS)
     return [(worker, version, at) for version, at in first.items()]
-
-
-def update_metrics(beat: Heartbeat) -> tuple[int, dict[str, float]] | None:
-    """The number of the last update that a learner's heartbeat reports, and its metrics; None where it reports none."""
-    updates = beat.metrics.get("update")
-    if beat.role != "learner" or updates is None or not 1 <= updates < 2**53:
-        return None
-    finite = {name: value for name, value in beat.metrics.items() if name != "update" and math.isfinite(value)}
-    return int(updates) - 1, finite
 
 
 def shortened(text: str, most: int) -> str:

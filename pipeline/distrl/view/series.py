@@ -6,6 +6,7 @@ import sqlite3
 from typing import Any, Final
 
 from distrl.evaluate.curves import percentile
+from distrl.view import figures
 from distrl.view.filters import Page
 from distrl.view.queries import Row, columns, parsed, rate, scores, version_scores
 
@@ -48,10 +49,10 @@ def _bounds(connection: sqlite3.Connection, since: int | None, to: int | None) -
 
 
 def _updates(connection: sqlite3.Connection, low: int, high: int) -> Row:
-    """The journal's updates, and what the learner's heartbeats said of them while they were retained."""
+    """The journal's updates with the learner's figures: those recorded of them, else what heartbeats said."""
     found = connection.execute(
-        'SELECT updates.u AS "update", updates.at AS at, metrics."values" AS "values" FROM updates '
-        "LEFT JOIN metrics ON metrics.u = updates.u WHERE updates.at BETWEEN ? AND ? ORDER BY 1",
+        f'SELECT updates.u AS "update", updates.at AS at, {figures.VALUES} AS "values" '
+        f"FROM {figures.JOINED} WHERE updates.at BETWEEN ? AND ? ORDER BY 1",
         (low, high),
     )
     rows = _thinned([dict(row) for row in found])

@@ -1,0 +1,64 @@
+"""Queues what the learner records beside the log, for people: it follows from the log, and nothing is learned from it.
+
+Publishing neither waits nor raises. A run that lacks the topic, or whose rights do not allow it, goes on without, after
+one warning.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+
+from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import retained
+from distrl.config import Config
+from distrl.errors import BrokerError
+from distrl.types import LogPosition, Record
+
+LOG = logging.getLogger("distrl.learner.beside")
+
+
+class BesideLog:
+    """Publishes records of one topic. One thread."""
+
+    def __init__(self, config: Config, producer: RecordProducer, topic: str, most_waiting: int) -> None:
+        """Asks the broker for the topic once: a run that was begun by earlier software may lack it.
+
+        most_waiting: unacknowledged records beyond which further ones are left out, so that they cannot fill the queue
+        that the learner's heartbeats and dead letters share.
+        """
+        self._producer, self._topic, self._most_waiting = producer, topic, most_waiting
+        self._waiting: list[Future[LogPosition | None]] = []
+        self._over = False
+        try:
+            retained(config, topic)
+        except BrokerError as error:
+            self._end(error)
+
+    def send(self, key: str, made: Callable[[], Record]) -> None:
+        """Queue the record that `made` makes, or leave it out."""
+        self._forget_acknowledged()
+        if self._over or len(self._waiting) >= self._most_waiting:
+            return
+        try:
+            self._waiting.append(self._producer.publish(self._topic, key, made()))
+        except BrokerError as error:
+            self._end(error)
+
+    def settle(self, timeout_s: float) -> None:
+        """Wait until all that was sent is acknowledged or refused, at most so long."""
+        wait(self._waiting, timeout_s)
+        self._forget_acknowledged()
+
+    def _forget_acknowledged(self) -> None:
+        done = [each for each in self._waiting if each.done()]
+        self._waiting = [each for each in self._waiting if not each.done()]
+        failed = next((error for each in done if (error := each.exception()) is not None), None)
+        if failed is not None and not self._over:
+            self._end(failed)
+
+    def _end(self, error: BaseException) -> None:
+        """As where the topic is missing, or this role may not write it: so it stays while this process runs."""
+        self._over = True
+        LOG.warning("%s of updates are not recorded until this learner is started again: %s", self._topic, error)

@@ -40,7 +40,7 @@ _DOWNLOADING = threading.Lock()
 def offline_by_default(environ: MutableMapping[str, str]) -> None:
     """Have the library ask no hub but in `downloaded`; what a user has set stands. Called before it is imported."""
     if not {OFFLINE, OFFLINE_BEFORE} & environ.keys():
-        environ |= {OFFLINE: "1", BY_DEFAULT: "1"}
+        environ.update({OFFLINE: "1", BY_DEFAULT: "1"})
 
 
 def located(base_model: Path) -> Path:

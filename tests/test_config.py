@@ -106,8 +106,8 @@ def test_each_of_several_wrong_settings_is_reported_with_what_fixes_it() -> None
     assert [line.removeprefix("  hint: ") for line in told[1::2]] == [
         "text; the default is 'demo'",
         "a whole number of at least 0; the default is 4",
-        "one of: action_tokens, base_model, dialect, history, history_screens, image_precision, lora_alpha, lora_rank, "
-        "lora_targets, max_pixels, precision, server, system_prompt, trains",
+        "one of: action_tokens, base_model, chat_template, dialect, history, history_screens, image_precision, "
+        "lora_alpha, lora_rank, lora_targets, max_pixels, precision, server, system_prompt, trains",
         "a number from 0 to 1; the default is 0.97",
     ]
 

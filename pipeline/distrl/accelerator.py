@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 import torch
@@ -28,6 +28,12 @@ DETERMINISM: Final = "deterministic"
 """In what torch says of an operation for which it has no deterministic kernel."""
 CPU_MEMORY: Final = "DefaultCPUAllocator"
 """In what torch says where the CPU's memory is not enough, which is a plain RuntimeError."""
+
+PIXELS: Final = "policy.max_pixels"
+SMALLER_PROMPTS: Final = f"a lower {PIXELS} or policy.history_screens"
+HALF: Final = "policy.precision=bfloat16"
+MORE: Final = "this run goes on where there is more memory on the same kind of processor"
+"""What hints are made of."""
 
 
 def device_of(chosen: str, setting: str) -> torch.device:
@@ -69,16 +75,12 @@ def explained(pass_rows: int) -> Iterator[None]:
 
     pass_rows: what learner.microbatch has to be below for every pass to be smaller.
     """
+    fewer = pass_rows // 2
+    where, lower = ("learner.microbatch", f"learner.microbatch={fewer}") if fewer else (PIXELS, SMALLER_PROMPTS)
     try:
-        yield
+        with enough_memory(where, "for a pass of the model", f"start a new run with {lower}, or {HALF}; {MORE}"):
+            yield
     except RuntimeError as error:
-        if is_out_of_memory(error):
-            raise ComputeError(
-                "learner.microbatch",
-                f"memory is not enough for a pass of the model ({first_line(error)})",
-                f"start a new run with learner.microbatch={max(1, pass_rows // 2)}, or policy.precision=bfloat16; this "
-                "run goes on where there is more memory on the same kind of processor",
-            ) from error
         if DETERMINISM in str(error):
             raise ComputeError(
                 "learner.device",
@@ -86,6 +88,39 @@ def explained(pass_rows: int) -> Iterator[None]:
                 "set learner.device=cpu in a new run, or use another base model",
             ) from error
         raise
+
+
+def placing(device: torch.device) -> AbstractContextManager[None]:
+    """As `enough_memory`, for moving a model to `device`."""
+    hint = f"begin a run with {HALF}, which takes half, or set the learner.device or worker.device of this process to "
+    return enough_memory("policy.base_model", f"on {device} for the model", f"{hint}cpu or a GPU with more memory")
+
+
+def looking() -> AbstractContextManager[None]:
+    """As `enough_memory`, for the features of one screenshot."""
+    return enough_memory(PIXELS, "to look at a screenshot", f"start a new run with a lower {PIXELS}, or {HALF}; {MORE}")
+
+
+def deciding(rows: int) -> AbstractContextManager[None]:
+    """As `enough_memory`, for `rows` actions that are decided at once."""
+    fewer = "give this process fewer phones, whose decisions share a batch; " if rows > 1 else ""
+    return enough_memory(
+        "worker.device",
+        f"to decide {rows} actions at once" if rows > 1 else "to decide an action",
+        f"{fewer}set worker.device to cpu or a GPU with more memory, or start a new run with {SMALLER_PROMPTS}, or "
+        f"{HALF}",
+    )
+
+
+@contextmanager
+def enough_memory(where: str, doing: str, hint: str) -> Iterator[None]:
+    """Raises ComputeError in place of what torch raises for too little memory."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ComputeError(where, f"memory is not enough {doing} ({first_line(error)})", hint) from error
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

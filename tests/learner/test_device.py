@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +21,13 @@ from distrl.compute import Compute, ShardResult, reproducible
 from distrl.config import Config
 from distrl.errors import ComputeError, ConfigError
 from distrl.learner.fold import fold
+from distrl.learner.ranks import Leader
 from distrl.learner.recover import unfolded
 from distrl.learner.state import LearnerState
+from distrl.policy.features import Features
 from distrl.policy.frugal import recompute_layers
 from distrl.policy.sampling import FULL
+from distrl.ranks.group import ALONE
 from distrl.rollout.serving import serving
 from distrl.runs.settings import learning_fingerprint
 from distrl.types import LoggedTrajectory
@@ -131,6 +135,51 @@ def test_where_nothing_can_be_saved_the_error_names_the_setting_and_a_number(wor
     update = update_of(0, records[0], (), starved.context.config)
     with pytest.raises(ComputeError, match=r"learner\.microbatch=3"):
         fold(starved, records[0], update, screens, starved.context.config)
+
+
+def test_where_a_pass_has_one_row_the_error_names_what_makes_it_smaller(world: World) -> None:
+    settings, screens, records = world
+    starved = LearnerState(settings("learner.microbatch=1", "learner.gradient_checkpointing=true"))
+    starved.context.score = lambda *asked: torch.empty(BEYOND)  # type: ignore[method-assign, assignment, return-value]
+    update = update_of(0, records[0], (), starved.context.config)
+    with pytest.raises(ComputeError, match=r"lower policy\.max_pixels") as error:
+        fold(starved, records[0], update, screens, starved.context.config)
+    assert "microbatch" not in str(error.value)
+
+
+def test_a_look_without_memory_names_the_pixels_as_screens_arrive_and_in_the_fold(world: World) -> None:
+    settings, screens, records = world
+    starved = LearnerState(settings())
+    starved.features = Features(lambda png: torch.empty(BEYOND), 1, starved.features.store)  # type: ignore[arg-type, return-value]
+    refs = [step.screenshot for logged in records[0] for step in logged.trajectory.steps]
+    leader = Leader(starved.context.config, ALONE, screens, threading.Event())
+    leader.begin(starved)
+    leader.want(refs)
+    with pytest.raises(ComputeError, match="look at a screenshot") as arrived:
+        any(iter(leader.load_arrived, True))  # until one has come
+    leader.close()
+    update = update_of(0, records[0], (), starved.context.config)
+    with pytest.raises(ComputeError, match="look at a screenshot") as folded:
+        fold(starved, records[0], update, screens, starved.context.config)
+    for error in (arrived.value, folded.value):
+        assert error.where == "policy.max_pixels"
+        assert "lower policy.max_pixels, or policy.precision=bfloat16" in error.hint
+        assert "microbatch" not in str(error)
+
+
+def test_a_model_larger_than_the_device_names_the_precision_and_the_device(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def beyond(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    config = world[0]("worker.device=cpu")
+    monkeypatch.setattr(type(LearnerState(config).policy), "place", beyond)
+    for begin in (lambda: LearnerState(config), lambda: serving(config, FULL).__enter__()):
+        with pytest.raises(ComputeError, match=r"policy\.base_model: memory is not enough on cpu") as error:
+            begin()
+        for setting in ("policy.precision=bfloat16", "learner.device", "worker.device"):
+            assert setting in error.value.hint
 
 
 def test_an_operation_without_a_deterministic_kernel_is_refused() -> None:

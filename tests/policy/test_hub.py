@@ -6,17 +6,19 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from distrl.config import PolicySettings
 from distrl.errors import PolicyError
-from distrl.policy.hub import NAME, downloaded, located
+from distrl.policy.hub import BY_DEFAULT, NAME, OFFLINE, downloaded, located, offline_by_default
 from distrl.policy.registry import base_sha256
 from distrl.policy.vlm.directory import DECIDING, identity
 from hub import Hub, commit_of, files, served
+from huggingface_hub import constants
 
+from policy.conftest import png
 from policy.vlm.models import smolvlm
 
 MODEL = "people/phone-agent"
@@ -137,15 +139,75 @@ def test_a_directory_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytes
     assert base_sha256(PolicySettings(base_model=Path(f"{MODEL}@main"))) == identity(model)
 
 
-def test_a_command_reads_the_model_of_that_name(hub: Hub, model: Path, tmp_path: Path) -> None:
-    """In a process of its own, with the library's own variables, the policy that is put together is the directory's."""
-    script = (
-        "import sys; from pathlib import Path; from distrl.config import PolicySettings;"
-        "from distrl.policy.registry import policy_of;"
-        "print(policy_of(PolicySettings(base_model=Path(sys.argv[1]))).base_sha256)"
-    )
-    environ = {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", script, f"{MODEL}@main"], env=environ, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split()[-1] == identity(model)
+def test_the_library_is_online_within_a_download_alone_and_reports_nothing(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would ask for a list of agents, to say which one has started this process."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", False)
+    monkeypatch.setenv(BY_DEFAULT, "1")
+    downloaded(f"{MODEL}@main", hub.url, tmp_path)
+    assert constants.HF_HUB_OFFLINE, "again"
+    with pytest.raises(PolicyError, match="has no revision"):
+        downloaded(f"{MODEL}@v9", hub.url, tmp_path)
+    assert constants.HF_HUB_OFFLINE, "after what failed, too"
+    assert not constants.HF_HUB_DISABLE_TELEMETRY
+    assert all(f"/{MODEL}/" in asked for asked in hub.asked)
+
+
+@pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+@pytest.mark.parametrize("value", ["0", "1"])
+def test_what_a_user_has_set_stands_in_every_process(name: str, value: str) -> None:
+    chosen, unset = {name: value}, dict[str, str]()
+    offline_by_default(chosen)
+    assert chosen == {name: value}
+    offline_by_default(unset)
+    assert unset == {OFFLINE: "1", BY_DEFAULT: "1"}
+    offline_by_default(inherited := dict(unset))
+    assert inherited == unset, "a role that a command starts may download as the command may"
+
+
+Distrl = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def distrl(hub: Hub, tmp_path: Path) -> Distrl:
+    """Runs the installed command with the hub on loopback and an empty cache."""
+    (tmp_path / "screen.png").write_bytes(png(0, 108, 240))
+    chosen = {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", BY_DEFAULT, "HF_HUB_DISABLE_TELEMETRY"}
+    environ = {name: value for name, value in os.environ.items() if name not in chosen}
+
+    def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        line = [str(Path(sys.executable).with_name("distrl")), *words]
+        where = environ | {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home")} | more
+        return subprocess.run(line, env=where, cwd=tmp_path, capture_output=True, text=True)
+
+    return run
+
+
+def test_a_command_downloads_the_model_of_that_name_and_asks_nothing_else(
+    distrl: Distrl, hub: Hub, model: Path, tmp_path: Path
+) -> None:
+    asked = ("policy", "try", "--image=screen.png", "--instruction=Open it", "--set=policy.action_tokens=24")
+    done = distrl(*asked, f"--set=policy.base_model={MODEL}@main")
+    assert done.returncode == 0, done.stderr
+    assert "log-probability" in done.stdout
+    assert hub.asked
+    assert all(f"/{MODEL}/" in each for each in hub.asked)
+    (found,) = (tmp_path / "home" / "hub" / f"models--{MODEL.replace('/', '--')}" / "snapshots").iterdir()
+    assert identity(found) == identity(model)
+
+
+def test_a_command_says_that_there_is_no_such_revision(distrl: Distrl) -> None:
+    refused = distrl("config", "check", f"--set=policy.base_model={MODEL}@v9")
+    assert refused.returncode == 1
+    assert f"policy.base_model={MODEL}@v9: has no revision 'v9'" in refused.stderr
+    assert "name a branch, a tag or a commit" in refused.stderr
+
+
+def test_a_command_of_a_user_who_is_offline_asks_no_hub(distrl: Distrl, hub: Hub) -> None:
+    refused = distrl("config", "check", f"--set=policy.base_model={MODEL}@main", HF_HUB_OFFLINE="1")
+    assert refused.returncode == 1
+    assert "HF_HUB_OFFLINE forbids to fetch it" in refused.stderr
+    assert "hint: unset it, or download it elsewhere" in refused.stderr
+    assert hub.asked == []

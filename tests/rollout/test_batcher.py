@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +8,8 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
 
 import pytest
-from distrl.errors import PolicyError
+import torch
+from distrl.errors import ComputeError, PolicyError
 from distrl.policy.sampling import FULL, Sampling
 from distrl.rollout.batcher import Batcher
 from distrl.rollout.decider import PolicyEndedError
@@ -15,6 +17,9 @@ from distrl.rollout.episode import Observation, sampling_seed
 from distrl.types import Action, ScreenSize
 
 from rollout.world import TAP, shot, task, version
+
+BEYOND = 1 << 50
+"""Bytes that no machine has."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class Weights:
     entered: threading.Event = field(default_factory=threading.Event)
     earlier_screens: int = 0
     earlier: list[list[Sequence[bytes]]] = field(default_factory=list)
+    most_rows: int = 1 << 10
+    """Beyond them, memory is not enough."""
 
     def decide(
         self,
@@ -52,6 +59,8 @@ class Weights:
         self.batches.append(list(pngs))
         self.earlier.append(list(earlier))
         self.seeds += seeds
+        if len(pngs) > self.most_rows:
+            torch.empty(BEYOND)
         if shot("broken") in pngs:
             raise PolicyError("screenshot", "is no PNG image", "check the device")
         return [Row((len(prompt),), TAP, self.adapter.decode(), -1.0, 0.5) for prompt in prompts]
@@ -153,6 +162,32 @@ def test_one_unreadable_screen_does_not_fail_its_neighbours(serving: Serving) ->
         assert good.result(10).version == 0
         with pytest.raises(PolicyError, match="no PNG"):
             bad.result(10)
+
+
+def test_a_batch_beyond_the_memory_is_decided_row_by_row_and_the_log_names_what_to_lower(
+    serving: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
+    batcher = serving(Weights(most_rows=1), wait_s=30.0)
+    batcher.swap(version(0), b"zero")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            with batcher.episode(), batcher.episode(), ThreadPoolExecutor(2) as pool:
+                asked = [pool.submit(batcher.decide, seen(name)) for name in ("one", "two")]
+                assert [each.result(10).version for each in asked] == [0, 0]
+    (record,) = caplog.records
+    said = record.getMessage()
+    assert "memory is not enough to decide 2 actions at once" in said
+    assert "fewer phones" in said
+    assert "policy.max_pixels" in said
+
+
+def test_a_decision_beyond_the_memory_says_what_to_lower(serving: Serving) -> None:
+    batcher = serving(Weights(most_rows=0))
+    batcher.swap(version(0), b"zero")
+    with pytest.raises(ComputeError, match=r"(?s)^worker\.device: memory is not enough to decide an action") as error:
+        batcher.decide(seen())
+    for setting in ("worker.device", "policy.max_pixels", "policy.history_screens", "policy.precision=bfloat16"):
+        assert setting in error.value.hint
 
 
 def test_an_adapter_that_does_not_load_leaves_the_old_one(serving: Serving) -> None:

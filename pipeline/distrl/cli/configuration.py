@@ -30,7 +30,8 @@ def show(config: ConfigFile = None, sets: Sets = None) -> None:
 def check(config: ConfigFile = None, sets: Sets = None) -> None:
     """Refuse an unknown setting or an impossible value with its path and what is allowed; exit 0 if all is well.
 
-    Also checks the files that settings name, and kafka.client with librdkafka. Connects to nothing.
+    Also checks the files that settings name, and kafka.client with librdkafka. Connects to nothing but
+    the hub of a base model that is named on one and not here yet.
     """
     from distrl.broker.client_settings import check_client
 

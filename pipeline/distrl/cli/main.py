@@ -41,6 +41,7 @@ from distrl.cli import (
     view,
 )
 from distrl.errors import DistrlError
+from distrl.policy.hub import offline_by_default
 from distrl.telemetry import logs
 
 log = logging.getLogger(__name__)
@@ -90,9 +91,9 @@ app.add_typer(appagent.app, name="appagent")
 
 def main() -> None:
     """Run the command line. Exit 0: done; 1: an expected error, explained; 2: usage; 130: interrupted."""
-    # The tokenizers' thread pool is not used and warns after a fork; HF hubs are never asked.
+    # The tokenizers' thread pool is not used and warns after a fork.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    offline_by_default(os.environ)
     try:
         app()
     except DistrlError as error:

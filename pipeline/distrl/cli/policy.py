@@ -64,7 +64,8 @@ def try_(
 ) -> None:
     """Ask the policy for its first action on a screenshot: what it reads, what it writes, what that is taken for.
 
-    Without --run and --version the base model answers, untrained; no broker is needed then.
+    Without --run and --version the base model answers, untrained; no broker is needed then. It answers in this process,
+    on worker.device, and never by a model server.
     """
     try:
         png = image.read_bytes()
@@ -72,21 +73,29 @@ def try_(
         raise ConfigError("--image", f"{image} cannot be read ({error.strerror})", "name a screenshot") from None
     published = run is not None or version is not None
     settings = run_settings(config, sets, run) if published else load(config, sets)
+    if settings.policy.server.endpoint is not None:
+        raise ConfigError(
+            "policy.server.endpoint",
+            "is set, and `distrl policy try` asks the model in its own process, not the server",
+            "add --set policy.server.endpoint=null, which loads the model here",
+        )
+    from distrl.accelerator import deciding, device_of
     from distrl.judge.marks import marked
     from distrl.policy.registry import policy_of
     from distrl.policy.sampling import Sampling
     from distrl.text import printable
 
-    policy = policy_of(settings.policy)
+    policy = policy_of(settings.policy, device=device_of(settings.worker.device, "worker.device"))
     if published:
         from distrl.offline.adapter import adapter_of
 
         found, adapter = adapter_of(settings, version)
         policy.load(adapter)
         print_line(f"version {found.version} of run {settings.run} ({found.adapter.sha256[:12]})")
-    prompt = policy.tokenizer.encode_prompt(instruction, (), policy.image_features(png).size)
     sampling = None if temperature is None else Sampling(temperature)
-    (made,) = policy.decide([png], [prompt], sampling, [seed])
+    with deciding(1):
+        prompt = policy.tokenizer.encode_prompt(instruction, (), policy.image_features(png).size)
+        (made,) = policy.decide([png], [prompt], sampling, [seed])
     print_line(f"reads ({len(prompt)} tokens): {printable(policy.tokenizer.text(prompt))}")
     print_line(f"writes ({len(made.action_ids)} tokens): {printable(policy.tokenizer.text(made.action_ids))}")
     print_line(f"action: {printable(made.action_text)}")

@@ -244,6 +244,12 @@ class PolicySettings(Section):
     system_prompt: Annotated[str | None, Effect(When.START, fixed=RECORDED, before=None)] = Field(
         None, description="what a vision-language model is told first; unset: the dialect's instructions"
     )
+    chat_template: Annotated[str | None, Effect(When.START, fixed=RECORDED, before=None)] = Field(
+        None,
+        min_length=1,
+        max_length=65_536,
+        description="text of the chat template that a vision-language model is prompted by; unset: the model's own",
+    )
     history: Annotated[int, Effect(When.START, fixed=RECORDED, before=4)] = Field(
         4, ge=0, le=100, description="last actions in the prompt; the tiny base model has always two"
     )
@@ -283,6 +289,11 @@ class PolicySettings(Section):
             raise ValueError("policy.server.endpoint needs policy.server.adapters, a folder that the server reads")
         if self.base_model is None:
             raise ValueError("policy.server.endpoint needs policy.base_model: no server runs the shipped policy")
+        if self.chat_template is not None:
+            raise ValueError(
+                "policy.server prompts by the chat template of the files that it serves, and policy.chat_template is "
+                "another one: unset it, and put the template into the files of policy.base_model"
+            )
         if self.trains != "lora":
             raise ValueError(f"policy.server takes adapters, and policy.trains={self.trains} makes whole weights")
         return self

@@ -42,6 +42,9 @@ FORMAT: Final = "crc32+safetensors"
 PACKAGES: Final = ("torch", "transformers", "pillow", "numpy")
 """Another version of one of them may compute other bits."""
 
+PROMPTING: Final = ("chat_template", "history_screens")
+"""Settings that came later than folders, and that say how screens are asked about and nothing of their features."""
+
 
 class FeatureFolder:
     """Features by the sha256 of their image. Used by one thread; ranks of a machine may use the same folder."""
@@ -136,7 +139,7 @@ def maker_of(policy: Policy, settings: PolicySettings, threads: int) -> str:
     made_by = [
         FORMAT,
         policy.base_sha256,
-        settings.model_dump_json(exclude={"base_model", "history_screens"}),  # its path says less than its sha256
+        settings.model_dump_json(exclude={"base_model", *PROMPTING}),  # its path says less than its sha256
         str(threads),
         kind_of(policy.device),
         platform.machine(),

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from distrl.accelerator import looking
 from distrl.compute import Compute, reproducible
 from distrl.errors import PolicyError
 from distrl.policy.feature_folder import FeatureFolder
@@ -54,8 +55,8 @@ class Features:
         return len(self.store) + len(self._unreadable)
 
     def load(self, refs: Iterable[ObjectRef], images: Images, compute: Compute | None = None) -> None:
-        """Load the tokens of all `refs`. Raises what `images` raises, StoreError where there is no room for them, and
-        ConfigError; those loaded before stay.
+        """Load the tokens of all `refs`. Raises what `images` raises, StoreError where there is no room for them,
+        ComputeError where memory is not enough, and ConfigError; those loaded before stay.
 
         compute: deals those that any rank lacks to the ranks; every rank calls it with the same `refs` then.
         """
@@ -111,8 +112,9 @@ class Features:
                 LOG.debug("%s is not looked at ahead: %s", ref.key, error)
 
     def _look(self, data: bytes) -> ImageFeatures:
-        """One screenshot, on as many threads as always, so that its bits are the same wherever that is."""
-        with reproducible(self._threads):
+        """One screenshot, on as many threads as always, so that its bits are the same wherever that is. Raises
+        PolicyError for what is no image, ComputeError for too little memory."""
+        with looking(), reproducible(self._threads):
             return self._embed(data)
 
     def _keep(self, ref: ObjectRef, found: ImageFeatures | None) -> None:

@@ -61,7 +61,8 @@ def tokenizer_of(policy: settings.PolicySettings) -> Tokenizer:
 
 
 def policy_of(policy: settings.PolicySettings, seed: int = 0, device: torch.device | None = None) -> Policy:
-    """The base model that the settings name, with an adapter that changes nothing yet. Raises PolicyError.
+    """The base model that the settings name, with an adapter that changes nothing yet. Raises PolicyError, and
+    ComputeError where it does not fit into the memory of `device`.
 
     device: where it computes; None is the CPU.
     """
@@ -75,7 +76,10 @@ def policy_of(policy: settings.PolicySettings, seed: int = 0, device: torch.devi
                 f"{fix}: distrl.policy.protocol",
             )
     if device is not None:
-        found.place(device)
+        from distrl.accelerator import placing
+
+        with placing(device):
+            found.place(device)
     return found
 
 

@@ -32,7 +32,7 @@ from distrl.policy.autoui_t5.tokenizer import PROMPT_LENGTH
 from distrl.policy.files import CONFIG, parsed, read
 from distrl.policy.full_weights import FullWeights
 from distrl.policy.vlm.model import language_layers, language_parameters
-from distrl.policy.vlm.policy import LORA_TARGETS as VLM_TARGETS
+from distrl.policy.vlm.targets import lora_targets
 
 FLOAT: Final = 4
 """Bytes of a float32, in which everything is computed."""
@@ -167,9 +167,7 @@ def _vision_language(file: Path, settings: PolicySettings, prompt: int, action: 
     if settings.trains == "all":
         trained = FullWeights(whole, language_parameters(whole), "0" * 64)
     else:
-        wanted = settings.lora_targets or VLM_TARGETS
-        targets = [name for name in language if name.rpartition(".")[2] in wanted]
-        trained = LoraAdapter(whole, targets, settings, "0" * 64, 0)
+        trained = LoraAdapter(whole, lora_targets(whole, settings.lora_targets), settings, "0" * 64, 0)
     _train(trained.parameters().values())
     length = prompt + action
     keys = sum(each.out_features for name, each in language.items() if _is_key_or_value(name, each))

@@ -7,6 +7,7 @@ stamped with the version that made it.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,12 +16,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from distrl.errors import PolicyError
+from distrl.accelerator import deciding
+from distrl.errors import ComputeError, PolicyError
 from distrl.policy.protocol import SampledAction
 from distrl.policy.sampling import Sampling
 from distrl.rollout.decider import PolicyEndedError
 from distrl.rollout.episode import Decision, Observation, sampling_seed
 from distrl.types import Action, ScreenSize, Version
+
+LOG = logging.getLogger("distrl.rollout.batcher")
 
 IDLE_WAIT_S = 0.5
 """Longest wait of the serving thread before it checks again for requests and `close`; both wake it at once."""
@@ -68,14 +72,16 @@ class Request:
 def decided(
     batch: Sequence[Request], weights: Weights, sampling: Sampling | None, version: Version, ticks: Callable[[], float]
 ) -> list[Decision]:
-    """The decisions of one batch under `version`, whose adapter `weights` has loaded."""
-    written = weights.decide(
-        [request.observation.png for request in batch],
-        [request.prompt for request in batch],
-        sampling,
-        [request.seed for request in batch],
-        [request.observation.earlier for request in batch],
-    )
+    """The decisions of one batch under `version`, whose adapter `weights` has loaded. Raises ComputeError where memory
+    is not enough for it."""
+    with deciding(len(batch)):
+        written = weights.decide(
+            [request.observation.png for request in batch],
+            [request.prompt for request in batch],
+            sampling,
+            [request.seed for request in batch],
+            [request.observation.earlier for request in batch],
+        )
     return [
         Decision(
             row.action,
@@ -128,6 +134,8 @@ class Batcher:
         self._active = 0
         self._closed = False
         self._failure: Exception | None = None
+        self._has_warned = False
+        """That memory is not enough for a whole batch."""
 
     @property
     def earlier_screens(self) -> int:
@@ -257,12 +265,18 @@ class Batcher:
         except Exception as error:
             if len(batch) == 1:
                 batch[0].decision.set_exception(error)
-            else:  # one unreadable screenshot must not end the episodes of the others
-                for request in batch:
-                    self._answer([request])
+                return
+            if isinstance(error, ComputeError) and not self._has_warned:
+                LOG.warning("this batch and others like it are decided one by one: %s", error)
+                self._has_warned = True
         else:
             for request, decision in zip(batch, decisions, strict=True):
                 request.decision.set_result(decision)
+            return
+        # One unreadable screenshot must not end the episodes of the others. Past the except block: the error holds what
+        # the batch has made, and memory may be what it lacked.
+        for request in batch:
+            self._answer([request])
 
     def _decided(self, batch: list[Request]) -> list[Decision]:
         version = self._loaded

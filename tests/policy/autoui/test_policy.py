@@ -212,7 +212,7 @@ def test_nothing_to_decide_is_fine(agent: AutoUIPolicy) -> None:
     assert agent.decide([], [], FULL, []) == []
 
 
-@pytest.mark.parametrize("setting", [{"dialect": "json"}, {"system_prompt": "Act."}])
+@pytest.mark.parametrize("setting", [{"dialect": "json"}, {"system_prompt": "Act."}, {"chat_template": "{{ 1 }}"}])
 def test_settings_of_vision_language_models_are_refused(base_directory: Path, setting: dict[str, str]) -> None:
     with pytest.raises(PolicyError, match=f"policy.{next(iter(setting))}"):
         AutoUIPolicy(load_base(base_directory), PolicySettings(**setting))

@@ -316,7 +316,7 @@ def test_its_whole_t5_is_not_trained_in_half_precision(directory: Path) -> None:
         policy_of(settings(directory, trains="all", precision="bfloat16"))
 
 
-@pytest.mark.parametrize("setting", [{"dialect": "json"}, {"system_prompt": "Act."}])
+@pytest.mark.parametrize("setting", [{"dialect": "json"}, {"system_prompt": "Act."}, {"chat_template": "{{ 1 }}"}])
 def test_settings_that_it_has_no_use_for_are_refused(directory: Path, setting: dict[str, str]) -> None:
     with pytest.raises(PolicyError, match=f"policy.{next(iter(setting))}"):
         policy_of(settings(directory, **setting))

@@ -329,7 +329,7 @@ def test_an_instruction_without_an_end_is_refused(policy: VlmPolicy) -> None:
         ({"model.safetensors": b"spoilt"}, "no vision-language model"),
         ({"adapter_config.json": b"{}"}, "is an adapter"),
         ({"model.safetensors.index.json": b'{"weight_map": {"a": "sub/b.safetensors"}}'}, "do not lie beside it"),
-        ({"chat_template.jinja": b"{{ raise_exception('never') }}"}, "leaves out what it is given"),
+        ({"chat_template.jinja": b"{{ raise_exception('never') }}"}, r"chat template fails \(never\)"),
         ({"chat_template.jinja": b"{{ messages[0].content[0].text }}<image>"}, "leaves out what it is given"),
     ],
 )

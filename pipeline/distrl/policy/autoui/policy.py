@@ -48,7 +48,7 @@ class AutoUIPolicy:
 
     def __init__(self, base: Base, settings: PolicySettings, seed: int = 0) -> None:
         """Takes `base` over: its model is given the adapter. Raises PolicyError for settings that it has no use for."""
-        for name in ("dialect", "system_prompt"):
+        for name in ("dialect", "system_prompt", "chat_template"):
             if getattr(settings, name) is not None:
                 raise PolicyError(
                     f"policy.{name}",

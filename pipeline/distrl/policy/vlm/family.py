@@ -45,7 +45,7 @@ def _vlm_tokenizer(directory: Path, chosen: settings.PolicySettings) -> VlmToken
     from distrl.policy.vlm.tokenizer import VlmTokenizer
 
     files(directory)
-    processor = Processor(directory, chosen.max_pixels)
+    processor = Processor(directory, chosen.max_pixels, chosen.chat_template, 1 + chosen.history_screens)
     ends = end_ids(directory)
     if not ends or max(ends) >= processor.size:
         raise PolicyError(

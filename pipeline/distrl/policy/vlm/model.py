@@ -114,9 +114,6 @@ class VisionLanguageModel:
         cast_frozen(self.whole, dtype)
         self.dtype = dtype
 
-    def language_layers(self) -> dict[str, nn.Linear]:
-        return language_layers(self.whole)
-
     def language_parameters(self) -> dict[str, nn.Parameter]:
         return language_parameters(self.whole)
 

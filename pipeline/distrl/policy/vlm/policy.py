@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from distrl.config import PolicySettings
-from distrl.errors import PolicyError
 from distrl.policy.actions import to_text
 from distrl.policy.adapters import LoraAdapter
 from distrl.policy.frugal import recompute_layers
@@ -23,6 +22,7 @@ from distrl.policy.protocol import ImageFeatures, SampledAction, Score
 from distrl.policy.sampling import FULL, Choose, Sampling, drawing, drawn_from, entropies, repeating, scores
 from distrl.policy.screenshot import decoded
 from distrl.policy.vlm.model import VisionLanguageModel
+from distrl.policy.vlm.targets import lora_targets
 from distrl.policy.vlm.tokenizer import VlmTokenizer
 from distrl.policy.writing import Written
 from distrl.types import ScreenSize, Step
@@ -30,8 +30,6 @@ from distrl.types import ScreenSize, Step
 CACHED_SCREENS: Final = 16
 """Screenshots whose tokens are kept, for each of a decision: a phone often shows the same screen twice in a row, and
 those before the present one have been read before."""
-LORA_TARGETS: Final = ("q_proj", "k_proj", "v_proj", "o_proj")
-"""The attention of nearly every decoder of the library."""
 
 
 class VlmPolicy:
@@ -154,14 +152,7 @@ class VlmPolicy:
     def _trained(self, settings: PolicySettings, seed: int) -> LoraAdapter | FullWeights:
         if settings.trains == "all":
             return FullWeights(self._model.whole, self._model.language_parameters(), self.base_sha256)
-        wanted = settings.lora_targets or LORA_TARGETS
-        layers = self._model.language_layers()
-        targets = [name for name in layers if name.rpartition(".")[2] in wanted]
-        if not targets:
-            known = ", ".join(sorted({name.rpartition(".")[2] for name in layers}))
-            raise PolicyError(
-                "policy.lora_targets", f"the language part has no layer {', '.join(wanted)}", f"its layers: {known}"
-            )
+        targets = lora_targets(self._model.whole, settings.lora_targets)
         return LoraAdapter(self._model.whole, targets, settings, self.base_sha256, seed)
 
     def _inputs(self, prompts: Sequence[tuple[int, ...]], features: Sequence[ImageFeatures]) -> dict[str, object]:

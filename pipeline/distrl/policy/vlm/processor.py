@@ -20,6 +20,7 @@ from transformers import AutoConfig, AutoImageProcessor, AutoProcessor
 
 from distrl.errors import PolicyError
 from distrl.policy.files import HINT
+from distrl.text import first_line
 from distrl.types import ScreenSize
 
 PROBE: Final = ScreenSize(64, 128)
@@ -49,27 +50,34 @@ class Layout:
 class Processor:
     """Raises PolicyError where the directory has no processor of images and text, or one that marks no image."""
 
-    def __init__(self, directory: Path, max_pixels: int) -> None:
-        """max_pixels: larger screenshots are scaled down to it, before the model's own resizing."""
+    def __init__(self, directory: Path, max_pixels: int, template: str | None = None, images: int = 1) -> None:
+        """max_pixels: larger screenshots are scaled down to it, before the model's own resizing. template: in place of
+        the model's own chat template. images: most of one prompt."""
         self._where, self._max_pixels = str(directory), max_pixels
         try:
-            self._open(directory)
+            self._open(directory, template, images)
         except PolicyError:
             raise
         except Exception as error:  # what a stranger's files and template raise can be anything
             raise PolicyError(self._where, f"has no processor of images and text ({error!r:.200})", HINT) from None
 
-    def _open(self, directory: Path) -> None:
-        whole, images = cast(Any, AutoProcessor), cast(Any, AutoImageProcessor)
+    def _open(self, directory: Path, template: str | None, images: int) -> None:
+        whole, image = cast(Any, AutoProcessor), cast(Any, AutoImageProcessor)
         self._processor: Any = whole.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
         # Pillow's resizing gives the same bytes on every machine: worker and learner need not be of one kind
-        self._processor.image_processor = images.from_pretrained(
+        self._processor.image_processor = image.from_pretrained(
             directory, local_files_only=True, trust_remote_code=False, backend="pil"
         )
         self._tokenizer: Any = self._processor.tokenizer
-        self._template = self._processor.chat_template or self._tokenizer.chat_template
-        if self._template is None:
-            raise PolicyError(self._where, "has no chat template", "name a model that was tuned to follow instructions")
+        own = self._processor.chat_template or self._tokenizer.chat_template
+        if template is None and own is None:
+            raise PolicyError(
+                self._where,
+                "has no chat template",
+                "name a model that was tuned to follow instructions, or set policy.chat_template",
+            )
+        self._template: str = own if template is None else template
+        self._is_own = template is None
         self.size = len(self._tokenizer)
         """Of the vocabulary."""
         config: Any = cast(Any, AutoConfig).from_pretrained(directory, local_files_only=True, trust_remote_code=False)
@@ -78,12 +86,14 @@ class Processor:
         self.vocabulary: int = config.get_text_config().vocab_size
         """How many ids the model has: more than there are tokens, for round numbers."""
         self._specials = self._special_tokens()
-        self._system_role = self._says(system_role=True)
-        if not self._system_role and not self._says(system_role=False):
-            raise PolicyError(self._where, "its chat template leaves out what it is given", HINT)
+        self._system_role = not self._fault(system_role=True)
+        if not self._system_role and (fault := self._fault(system_role=False)):
+            raise self._refused(fault)
         rendered = self._rendered("", "")
         self._begin = self._begin_of(rendered)
         self._marker = self._marker_in(rendered)
+        if (shown := self._rendered("", "", images).count(self._marker)) != images:
+            raise self._refused(f"marks {shown} of {images} images")
         self.marker_id: int = self._tokenizer.convert_tokens_to_ids(self._marker)
         """The placeholder in a recorded prompt."""
         before, after = self._around_an_image()
@@ -227,14 +237,24 @@ class Processor:
         bare, whole = self.ids("a"), tuple(self._tokenizer("a")["input_ids"])
         return whole[: whole.index(bare[0])]
 
-    def _says(self, *, system_role: bool) -> bool:
-        """Whether the template writes what it is told. Some refuse a system prompt, which then goes before the user's
-        text, and some leave it out."""
+    def _fault(self, *, system_role: bool) -> str:
+        """Why the template cannot be used so; empty where it writes what it is given. Some refuse a system prompt,
+        which then goes before the user's text, and some leave it out."""
         try:
             text = self._apply(self._conversation("distrl-system", "distrl-user", system_role))
-        except Exception:  # what a template raises is its own affair
-            return False
-        return "distrl-system" in text and "distrl-user" in text
+        except Exception as error:  # what a template raises is its own affair
+            return f"fails ({first_line(error)})"
+        return "" if "distrl-system" in text and "distrl-user" in text else "leaves out what it is given"
+
+    def _refused(self, fault: str) -> PolicyError:
+        """Of the chat template, which is the model's own or the run's."""
+        if self._is_own:
+            return PolicyError(self._where, f"its chat template {fault}", f"{HINT}, or set policy.chat_template")
+        return PolicyError(
+            "policy.chat_template",
+            fault,
+            "correct it after the model's own (chat_template.jinja), or unset it to use that",
+        )
 
     def _rendered(self, system: str, user: str, images: int = 1) -> str:
         return self._apply(self._conversation(system, user, self._system_role, images))
@@ -260,7 +280,7 @@ class Processor:
             token = getattr(self._processor, name, None)
             if token and rendered.count(token) == 1:
                 return str(token)
-        raise PolicyError(self._where, "its chat template marks no image", "name a vision-language model")
+        raise self._refused("marks no image")
 
 
 def _message(role: str, text: str, images: int = 0) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """What it costs to sum gradients in a fixed order, beside an all-reduce; and a minibatch on one rank and on all.
 
-    python bench/ranks.py --ranks 2 --rounds 9
+    python bench/ranks.py --ranks 2 --rounds 9 [--device cuda]
 
-Ranks are processes of this machine that exchange by gloo. First, vectors of as many numbers as LoRA adapters have, one
+Ranks are processes of this machine. On processors they exchange by gloo; with --device cuda each has a GPU of its own,
+and they exchange by NCCL. First, vectors of as many numbers as LoRA adapters have, one
 a rank: summed in order (Ranks.sum_in_order), by all-reduce, and by gathering all of them, in turn, so that what else
 the machine does hits all alike. Printed: median seconds of the slowest rank, and the ratio to the all-reduce. Then a
 minibatch of the shipped model in `--ranks` shards, computed by this process alone and by all ranks in turn.
@@ -24,6 +25,7 @@ import psutil
 import shards
 import torch
 import torch.distributed as dist
+from distrl.accelerator import device_of, kind_of
 from distrl.compute import Compute, ShardResult, reproducible
 from distrl.config import load
 from distrl.learner.state import LearnerState
@@ -37,8 +39,8 @@ SIZES = (300_000, 3_000_000, 20_000_000)
 ANSWER_S = 600.0
 
 
-def exchanges(ranks: Ranks, size: int) -> dict[str, Callable[[], object]]:
-    mine, every = torch.randn(1, size), torch.empty(ranks.world * size)
+def exchanges(ranks: Ranks, size: int, device: torch.device) -> dict[str, Callable[[], object]]:
+    mine, every = torch.randn(1, size, device=device), torch.empty(ranks.world * size, device=device)
 
     def gather() -> torch.Tensor:
         dist.all_gather_into_tensor(every, mine[0])
@@ -51,7 +53,7 @@ def exchanges(ranks: Ranks, size: int) -> dict[str, Callable[[], object]]:
     }
 
 
-def timed(ranks: Ranks, acts: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+def timed(ranks: Ranks, acts: dict[str, Callable[[], object]], rounds: int, device: torch.device) -> dict[str, float]:
     """Median seconds of the slowest rank."""
     found = {name: list[float]() for name in acts}
     for _ in range(rounds):
@@ -59,12 +61,14 @@ def timed(ranks: Ranks, acts: dict[str, Callable[[], object]], rounds: int) -> d
             ranks.gather(None)
             began = time.perf_counter()
             act()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)  # a kernel runs on when its call has returned
             found[name].append(max(ranks.gather(time.perf_counter() - began)))
     return {name: statistics.median(times) for name, times in found.items()}
 
 
-def minibatch(ranks: Ranks, batch: int, rounds: int) -> dict[str, float]:
-    config = load(sets=[f"learner.shards={ranks.world}"], environ={})
+def minibatch(ranks: Ranks, batch: int, rounds: int, device: torch.device) -> dict[str, float]:
+    config = load(sets=[f"learner.shards={ranks.world}", f"learner.device={device}"], environ={})
     state = LearnerState(config)
     parameters = list(state.policy.parameters().values())
     steps = shards.recorded(state, batch)
@@ -80,15 +84,18 @@ def minibatch(ranks: Ranks, batch: int, rounds: int) -> dict[str, float]:
         part(slice(0, len(steps)))
         together, alone = Compute(config), Compute(config)
         together.deal_to(ranks)
-        return timed(ranks, {"one rank": act(alone, ranks.rank == 0), "all ranks": act(together, True)}, rounds)
+        acts = {"one rank": act(alone, ranks.rank == 0), "all ranks": act(together, True)}
+        return timed(ranks, acts, rounds, device)
 
 
 def measure(ranks: Ranks, given: argparse.Namespace) -> None:
-    found = {size: timed(ranks, exchanges(ranks, size), given.rounds) for size in SIZES}
-    update = minibatch(ranks, given.batch, given.rounds)
+    device = device_of(given.device, "--device")
+    found = {size: timed(ranks, exchanges(ranks, size, device), given.rounds, device) for size in SIZES}
+    update = minibatch(ranks, given.batch, given.rounds, device)
     if ranks.rank > 0:
         return
-    table = Table(title=f"{ranks.world} ranks on {os.cpu_count()} cores, {given.rounds} rounds, medians")
+    what = kind_of(device) if device.type == "cuda" else f"{os.cpu_count()} cores"
+    table = Table(title=f"{ranks.world} ranks on {what}, {given.rounds} rounds, medians")
     for column in ("numbers", "how", "seconds", "to an all-reduce"):
         table.add_column(column, justify="right")
     for size, times in found.items():
@@ -106,6 +113,7 @@ def measure(ranks: Ranks, given: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: a GPU for each rank")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=9)
     given = parser.parse_args()

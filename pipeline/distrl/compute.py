@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, islice, pairwise
 from typing import TypeVar
 
 import torch
@@ -100,33 +100,49 @@ class Compute:
         """The items that any rank lacks, each once, in the order of the ranks. mine: those that this one lacks."""
         return list(dict.fromkeys(item for each in self._ranks.gather(list(mine)) for item in each))
 
-    def each(self, items: Sequence[T], work: Callable[[T], R], take: Callable[[T, R], None]) -> None:
+    def each(
+        self,
+        items: Sequence[T],
+        work: Callable[[T], R],
+        take: Callable[[T, R], None],
+        at_hand: Callable[[T], bool] | None = None,
+    ) -> None:
         """`take` every item and what `work` makes of it, in order; the items are dealt to the ranks.
 
-        A DistrlError of either on any rank is raised on all of them, after what was done is taken.
+        at_hand: whether this rank has what an item's work needs: it is dealt to the first rank that has. A DistrlError
+        of either on any rank is raised on all of them, after what was done is taken.
         """
         if self._ranks.world == 1:
             for item in items:
                 take(item, work(item))
             return
-        size = PER_RANK * self._ranks.world
-        blocks = [items[begin : begin + size] for begin in range(0, len(items), size)]
+        owners, size = self._owners(items, at_hand), PER_RANK * self._ranks.world
+        pairs = list(zip(items, owners, strict=True))
+        blocks = [pairs[begin : begin + size] for begin in range(0, len(pairs), size)]
         error: DistrlError | None = None
         for block in [*blocks, []] if blocks else []:  # the last one only hears of an error in the last `take`
-            shares = self._ranks.gather(([], error) if error else _done(work, self._mine(block)))
+            mine = [item for item, owner in block if owner == self._ranks.rank]
+            shares = self._ranks.gather(([], error) if error else _done(work, mine))
+            made = [iter(done) for done, _ in shares]
             try:
-                for number, item in enumerate(block):
-                    share, place = shares[number % self._ranks.world][0], number // self._ranks.world
-                    if place < len(share):
-                        take(item, share[place])
+                for item, owner in block:
+                    for each in islice(made[owner], 1):  # none of what its rank has not come to
+                        take(item, each)
             except DistrlError as found:
                 error = found
             for _, failed in shares:
                 if failed is not None:
                     raise failed
 
-    def _mine(self, items: Sequence[T]) -> Sequence[T]:
-        return items[self._ranks.rank :: self._ranks.world]
+    def _owners(self, items: Sequence[T], at_hand: Callable[[T], bool] | None) -> list[int]:
+        """The rank of each item: the first that has it at hand, of the others in turn. The same on every rank."""
+        world = self._ranks.world
+        if at_hand is None:
+            return [number % world for number in range(len(items))]
+        by_rank = self._ranks.gather([at_hand(item) for item in items])
+        turn = count()
+        having = ([rank for rank in range(world) if by_rank[rank][number]] for number in range(len(items)))
+        return [ranks[0] if ranks else next(turn) % world for ranks in having]
 
     def _shard(
         self,

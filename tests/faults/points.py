@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,9 @@ from distrl.store.s3 import S3Store
 from urllib3.connection import HTTPConnection
 
 Arguments = tuple[Any, ...]
+
+BESIDE_S = 60.0
+"""Within which a learner that waits for nothing begins its next update."""
 
 
 def die() -> None:
@@ -133,6 +137,20 @@ def checkpoint_before_its_version(nth: int) -> None:
     at_store(after, "put_named", nth_time(1, die), lambda key, *_: refused and is_manifest(key))
 
 
+def uploading_beside_an_update(nth: int) -> None:
+    """A checkpoint's tensors wait for the store, and the update after it is journalled, and then the next."""
+    journalled = threading.Semaphore(0)
+
+    def wait_and_die() -> None:
+        while journalled.acquire(blocking=False):
+            pass  # those of before
+        if journalled.acquire(timeout=BESIDE_S) and journalled.acquire(timeout=BESIDE_S):
+            die()
+
+    after(Journal, "append", journalled.release, always)
+    at_store(before, "put", nth_time(nth, wait_and_die), kind_is("tensors"))
+
+
 def half_an_upload(nth: int) -> None:
     """Half of the nth checkpoint file's bytes are on the wire."""
     urls: dict[int, str] = {}
@@ -234,6 +252,7 @@ POINTS: dict[str, Callable[[int], None]] = {
         pruned_one,
         adapter_pruned,
         checkpoint_before_its_version,
+        uploading_beside_an_update,
         half_an_upload,
         letter_written,
         screenshot_stored,

@@ -25,7 +25,7 @@ END_S = 120.0
 
 
 def test_a_run_goes_on_with_other_ranks_and_a_killed_one_loses_nothing(new_run: Callable[..., LiveRun]) -> None:
-    run = new_run({"learner": {"shards": 2}})
+    run = new_run({"learner": {"shards": 2, "device": "cpu"}})
     two = ["learner.ranks=2"]
     run.record(demonstrations=6, trajectories=PER_UPDATE)
     run.learner()
@@ -51,7 +51,7 @@ def test_a_run_goes_on_with_other_ranks_and_a_killed_one_loses_nothing(new_run: 
 
 
 def test_torchrun_starts_its_ranks_again_after_one_was_killed(new_run: Callable[..., LiveRun], tmp_path: Path) -> None:
-    run = new_run({"learner": {"shards": 2}})
+    run = new_run({"learner": {"shards": 2, "device": "cpu"}})
     run.record(demonstrations=6, trajectories=2 * PER_UPDATE)
     at = [
         "--nproc-per-node=2",

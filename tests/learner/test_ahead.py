@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,9 +21,13 @@ from distrl.policy.features import Features, Images
 from distrl.policy.protocol import ImageFeatures
 from distrl.ranks.group import ALONE
 from distrl.types import LoggedTrajectory, ObjectRef, ScreenSize
+from policy.vlm.models import FAMILIES
 
 from learner.test_screens import PATIENCE_S, Away, Store, content, ref, until
-from learner.world import Screens, update_of, windows
+from learner.test_vision_language import in_its_words
+from learner.world import Screens, config, update_of, windows
+
+Log = tuple[Config, list[list[LoggedTrajectory]]]
 
 UPDATES = 6
 """Three of cloning, one of the critics alone, two of A-RIDE."""
@@ -60,10 +65,20 @@ def looking(images: Images, features: Features) -> Iterator[LookAhead]:
         ahead.close()
 
 
+@pytest.fixture(params=["autoui", *FAMILIES])
+def log(request: pytest.FixtureRequest, settings: Config, screens: Screens, tmp_path: Path) -> Log:
+    """Settings with a base model of a family, and the windows of its updates."""
+    if request.param == "autoui":
+        return settings, windows(screens, settings, UPDATES)
+    FAMILIES[request.param](tmp_path)
+    large = config(tmp_path, "policy.dialect=json", "policy.system_prompt=Act.", "policy.action_tokens=48")
+    return large, in_its_words(large, screens, UPDATES)
+
+
 def test_an_update_finds_features_that_were_computed_beside_the_one_before_with_equal_bits(
-    settings: Config, screens: Screens
+    log: Log, screens: Screens
 ) -> None:
-    made = windows(screens, settings, UPDATES)
+    settings, made = log
     alone = LearnerState(settings)
     for u, window in enumerate(made):
         fold(alone, window, update_of(u, window, alone.watermarks, settings), screens, settings)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +24,10 @@ from distrl.ranks.group import RankError, Ranks
 from distrl.runs.settings import learning_fingerprint
 from distrl.telemetry.monitor import Monitor
 from distrl.types import LoggedTrajectory, ObjectRef
+from policy.vlm.models import FAMILIES
 
+from learner.test_screens import until
+from learner.test_vision_language import in_its_words
 from learner.together import Group, results
 from learner.world import Screens, config, q_base, save_tiny_base, update_of, windows
 
@@ -42,7 +46,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def of(base: Path, *sets: str) -> Config:
-    return config(base, "learner.shards=8", "algorithm.truncation=bootstrap", *sets)
+    return config(base, "learner.device=cpu", "learner.shards=8", "algorithm.truncation=bootstrap", *sets)
 
 
 class Failing(Screens):
@@ -59,6 +63,26 @@ class Failing(Screens):
         return super().__call__(ref)
 
 
+class Noting(Screens):
+    """A store that notes in a folder which rank has asked for what, and how often."""
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        super().__init__()
+        self._folder, self._rank = folder, rank
+
+    def __call__(self, ref: ObjectRef) -> bytes:
+        with (self._folder / f"{self._rank} {ref.sha256}").open("a") as file:
+            file.write("asked\n")
+        return super().__call__(ref)
+
+
+def recorded(settings: Config, screens: Screens) -> list[list[LoggedTrajectory]]:
+    """The windows of the updates, in the words of the settings' policy."""
+    if settings.policy.dialect is None:
+        return windows(screens, settings, UPDATES, EPISODES_PER_TASK)
+    return in_its_words(settings, screens, UPDATES, EPISODES_PER_TASK)
+
+
 def shown(window: Sequence[LoggedTrajectory]) -> list[ObjectRef]:
     return [step.screenshot for logged in window for step in logged.trajectory.steps]
 
@@ -68,7 +92,7 @@ def learned(ranks: Ranks, settings: Config, away: Path | None = None) -> Digests
     is there, the store of rank 1 fails."""
     screens = Failing(away) if away is not None and ranks.rank == 1 else Screens()
     stop = threading.Event()
-    made = windows(screens, settings, UPDATES, EPISODES_PER_TASK)
+    made = recorded(settings, screens)
     if ranks.rank > 0:
         follow(settings, ranks, screens, stop, Monitor())
         return []
@@ -78,8 +102,7 @@ def learned(ranks: Ranks, settings: Config, away: Path | None = None) -> Digests
     for u, window in enumerate(made):
         try:
             leader.want(shown(window))
-            while leader.load_arrived():
-                pass
+            until(lambda: not leader.load_arrived() and not leader._coming)
         except StoreError:  # as the learner: the fold asks again
             failures += 1
             assert away is not None
@@ -102,7 +125,7 @@ def learned_alone(settings: Config) -> Digests:
     """What one process learns that knows of no ranks."""
     screens, found = Screens(), list[dict[str, str]]()
     state = LearnerState(settings)
-    for u, window in enumerate(windows(screens, settings, UPDATES, EPISODES_PER_TASK)):
+    for u, window in enumerate(recorded(settings, screens)):
         fold(state, window, update_of(u, window, state.watermarks, settings), screens, settings)
         found.append(state.digests())
     return found
@@ -111,6 +134,60 @@ def learned_alone(settings: Config) -> Digests:
 @pytest.mark.parametrize("world", [2, 3, 4, 8])
 def test_any_number_of_ranks_learns_the_same_bits(world: int, base: Path, alone: Digests) -> None:
     assert results(world, learned, of(base))[0] == alone
+
+
+def test_a_vision_language_model_learns_the_same_bits_on_two_ranks(tmp_path: Path) -> None:
+    FAMILIES["qwen25"](tmp_path)
+    settings = of(tmp_path, "policy.dialect=json", "policy.system_prompt=Act.", "policy.action_tokens=48")
+    alone = learned_alone(settings)
+    assert len({each["adapter"] for each in alone[-2:]}) == 2
+    assert results(2, learned, settings)[0] == alone
+
+
+@pytest.mark.gpus
+def test_ranks_on_gpus_of_one_kind_learn_what_one_gpu_learns(base: Path) -> None:
+    alone = learned_alone(of(base, "learner.device=cuda:0"))
+    assert results(2, learned, of(base, "learner.device=auto"))[0] == alone
+
+
+def fetched_ahead(ranks: Ranks, settings: Config, folder: Path) -> list[dict[str, str]]:
+    """Rank 0: the digests after each update, where the screenshots of the next window are fetched beside it."""
+    screens, stop = Noting(folder, ranks.rank), threading.Event()
+    made = recorded(settings, screens)
+    if ranks.rank > 0:
+        follow(settings, ranks, screens, stop, Monitor())
+        return []
+    state, leader = LearnerState(settings), Leader(settings, ranks, screens, stop)
+    leader.begin(state)
+    found = []
+    for u, window in enumerate(made):
+        later = made[u + 1] if u + 1 < len(made) else []
+        leader.want(shown(later))
+        leader.fold(window, update_of(u, window, state.watermarks, settings))
+        until(lambda due=later: {each.sha256 for each in shown(due)} <= asked_for(folder).keys())
+        leader.forget(later)
+        found.append(state.digests())
+    leader.end()
+    return found
+
+
+def asked_for(folder: Path) -> dict[str, list[int]]:
+    """By sha256: the ranks that have asked for it."""
+    found: dict[str, list[int]] = {}
+    for file in sorted(folder.iterdir()):
+        rank, name = file.name.split()
+        found.setdefault(name, []).extend([int(rank)] * file.read_text().count("asked"))
+    return found
+
+
+def test_each_rank_fetches_its_screenshots_beside_the_update_before_and_no_other_rank_does(
+    base: Path, alone: Digests, tmp_path: Path
+) -> None:
+    assert results(2, fetched_ahead, of(base), tmp_path)[0] == alone
+    asked = asked_for(tmp_path)
+    assert all(len(ranks) == 1 for ranks in asked.values()), "each once, by one rank"
+    shares = Counter(rank for (rank,) in asked.values())
+    assert abs(shares[0] - shares[1]) <= 1
 
 
 @pytest.mark.parametrize(
@@ -304,6 +381,26 @@ def dealt(ranks: Ranks, settings: Config) -> tuple[list[int], list[int], str]:
         compute.each(range(100), work, lambda item, made: taken.append(made))
     assert compute.lacking([3, 1] if ranks.rank else [1, 2]) == [1, 2, 3]
     return worked, taken, str(failed.value)
+
+
+def dealt_to_who_has_it(ranks: Ranks, settings: Config) -> tuple[list[int], list[int]]:
+    compute, worked, taken = Compute(settings), list[int](), list[int]()
+    compute.deal_to(ranks)
+    has = {0: (3, 4), 1: (0, 1, 2, 4)}[ranks.rank]
+
+    def work(item: int) -> int:
+        worked.append(item)
+        return -item
+
+    compute.each(range(8), work, lambda item, made: taken.append(made), has.__contains__)
+    return worked, taken
+
+
+def test_items_are_dealt_to_the_rank_that_has_them_at_hand_and_the_others_in_turn(base: Path) -> None:
+    first, second = results(2, dealt_to_who_has_it, of(base))
+    assert first[0] == [3, 4, 5, 7]
+    assert second[0] == [0, 1, 2, 6]
+    assert first[1] == second[1] == [-item for item in range(8)]
 
 
 def test_items_are_dealt_and_an_error_of_one_rank_is_raised_on_all(base: Path) -> None:

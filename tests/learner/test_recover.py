@@ -12,8 +12,9 @@ from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.learner import recover as room
 from distrl.learner.choose_checkpoint import chain
 from distrl.learner.fold import fold
-from distrl.learner.recover import Log, checkpoint, recover, unfolded
+from distrl.learner.recover import Log, recover, snapshot, unfolded
 from distrl.learner.state import LearnerState
+from distrl.store.checkpoints import save_checkpoint
 from distrl.store.objects import open_store
 from distrl.types import LoggedTrajectory, Update
 
@@ -44,7 +45,7 @@ def test_checkpoint_in_a_store_and_back(
     store = open_store(settings_room.StoreSettings(url=f"file://{tmp_path}"))
     history, kept = History.of(updates), log_up_to(state)
     assert recover(settings, store, history=history, log=kept).state.u == 0
-    checkpoint(settings, store, state, IdSet(["a/1", "a/é\n"]), chain(updates))
+    save_checkpoint(store, settings.run, *snapshot(settings, state, IdSet(["a/1", "a/é\n"]), chain(updates)))
     log = [item for window in records for item in window]
     monkeypatch.setattr(room, "read_back", lambda _, wanted: [item for item in log if item.position in wanted])
     found = recover(settings, store, history=history, log=kept)
@@ -56,7 +57,8 @@ def test_checkpoint_in_a_store_and_back(
 def test_a_checkpoint_of_other_settings_is_refused(base_directory: Path, run: Run, tmp_path: Path) -> None:
     store = open_store(settings_room.StoreSettings(url=f"file://{tmp_path}"))
     state, updates, _ = run
-    checkpoint(config(base_directory, "algorithm.gamma=0.5"), store, state, IdSet())
+    other = config(base_directory, "algorithm.gamma=0.5")
+    save_checkpoint(store, other.run, *snapshot(other, state, IdSet()))
     with pytest.raises(ConfigError, match="other settings"):
         recover(config(base_directory), store, history=History.of(updates), log=log_up_to(state))
 
@@ -113,7 +115,7 @@ def test_checkpoints_of_a_run_on_another_broker_are_neither_begun_with_nor_delet
     """An empty broker beside the store of a run: `distrl up` in another folder, a wrong kafka.bootstrap."""
     store = open_store(settings_room.StoreSettings(url=f"file://{tmp_path}"))
     state, updates, _ = run
-    checkpoint(settings, store, state, IdSet(), chain(updates), log_id="ids")
+    save_checkpoint(store, settings.run, *snapshot(settings, state, IdSet(), chain(updates), log_id="ids"))
     with pytest.raises(BrokerError, match="made again or mirrored"):
         recover(settings, store, history=History(), log=Log({}, "other ids"))
     with pytest.raises(BrokerError, match="made again or mirrored"):  # also where a learner was at work there

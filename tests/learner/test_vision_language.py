@@ -34,7 +34,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
     return settings
 
 
-def in_its_words(settings: Config, screens: Screens, updates: int) -> list[list[LoggedTrajectory]]:
+def in_its_words(settings: Config, screens: Screens, updates: int, episodes: int = 1) -> list[list[LoggedTrajectory]]:
     """`windows` as a policy of this base model would have recorded them."""
     tokenizer = tokenizer_of(settings.policy)
 
@@ -49,7 +49,7 @@ def in_its_words(settings: Config, screens: Screens, updates: int) -> list[list[
 
     return [
         [replace(it, trajectory=replace(it.trajectory, steps=tuple(map(step, it.trajectory.steps)))) for it in window]
-        for window in windows(screens, settings, updates)
+        for window in windows(screens, settings, updates, episodes)
     ]
 
 

@@ -36,7 +36,9 @@ class Group:
             self._pipes.append(mine)
             listener = self._listener if rank == 0 else None
             process = PROCESSES.Process(
-                target=_rank, args=(Place(rank, world), port, listener, theirs, answer_s, task, *arguments), daemon=True
+                target=_rank,
+                args=(Place(rank, world, rank), port, listener, theirs, answer_s, task, *arguments),
+                daemon=True,
             )
             process.start()
             theirs.close()

@@ -14,11 +14,12 @@ from distrl.broker.journal import History
 from distrl.config import Config, LearnerSettings, Section, ServerSettings, load
 from distrl.config.effects import Effect, When
 from distrl.errors import BrokerError, ConfigError
-from distrl.learner.recover import Log, checkpoint, recover, unfolded
+from distrl.learner.recover import Log, recover, snapshot, unfolded
 from distrl.learner.state import LearnerState
 from distrl.runs import recorded
 from distrl.runs.recorded import RecordedSettings, base_tree, completed, refuse_other_settings
 from distrl.runs.settings import BASE_SHA256, differences, learned, learning_fingerprint, run_settings
+from distrl.store.checkpoints import save_checkpoint
 from distrl.store.objects import open_store
 from distrl.types import Settings
 from learner.world import Screens, save_tiny_base, update_of, windows
@@ -61,7 +62,7 @@ def refused(fingerprint: str, config: Config) -> ConfigError:
 
 def test_a_checkpoint_of_other_settings_is_refused_with_the_settings_and_both_values(begun: Config) -> None:
     store = open_store(begun.store)
-    checkpoint(begun, store, LearnerState(begun), IdSet())
+    save_checkpoint(store, begun.run, *snapshot(begun, LearnerState(begun), IdSet()))
     other = changed(changed(begun, "algorithm", gamma=0.5), "learner", seed=7, checkpoint_every=9)
     with pytest.raises(ConfigError) as caught:
         recover(other, store, history=History(), log=Log({}, ""))

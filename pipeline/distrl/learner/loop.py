@@ -1,9 +1,10 @@
 """The learner's I/O: read the log, journal, fold, publish, checkpoint. All computation is in the fold.
 
-    redo what is journalled ─▶ { read ─▶ journal ─▶ fold ─▶ version ─▶ checkpoint } until stopped
+    redo what is journalled ─▶ { read ─▶ journal ─▶ fold ─▶ version ─▶ checkpoint begun } until stopped
 
 An update is journalled before it is folded, so it is redone; its version and checkpoint come after it, so they are made
-again or found. One thread, no locks.
+again or found. One thread, no locks; a checkpoint is uploaded beside it (saving.py). No update begins once an upload is
+known to have failed, and none is two checkpoints ahead of what is stored.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
-from distrl.errors import BrokerError, DistrlError, StoreError
-from distrl.learner.adapters import prune_adapters
+from distrl.errors import DistrlError, StoreError
 from distrl.learner.choose_checkpoint import beyond, chain
 from distrl.learner.draws import DrawsSender
 from distrl.learner.figures import FiguresSender
@@ -36,13 +36,13 @@ from distrl.learner.metrics import FOLDING, WAITING, LearnerMetrics
 from distrl.learner.publish import Publisher
 from distrl.learner.ranks import Leader
 from distrl.learner.reading import pending_log_at
-from distrl.learner.recover import Log, Recovered, checkpoint, refuse_other_log, warn_if_window_is_narrow
+from distrl.learner.recover import Log, Recovered, refuse_other_log, snapshot, warn_if_window_is_narrow
+from distrl.learner.saving import CheckpointSaver
 from distrl.learner.skip import naming_records
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.traces import UpdateTraces
 from distrl.retry import StoppedError, retry
 from distrl.runs.settings import learning_fingerprint
-from distrl.store.checkpoints import delete_checkpoints, prune, tensor_files
 from distrl.store.objects import MissingObjectError, ObjectStore
 from distrl.telemetry.logs import about
 from distrl.telemetry.monitor import Reporter
@@ -83,7 +83,7 @@ class Loop:
     ) -> None:
         self._config, self._store, self._journal_writer = config, store, journal_writer
         self._state, self._stop, self._on_update = recovered.state, stop, on_update
-        self._history, self._log, self._refused = history, log, dict(recovered.refused)
+        self._history, self._log = history, log
         self._chain = chain(history.updates[: self._state.u])
         self._pending_log = pending_log_at(config, self._state.watermarks, recovered.seen, recovered.named)
         self._versions = lineage(config)
@@ -107,12 +107,11 @@ class Loop:
             self._progress,
             self._traces.read,
         )
-        self._saved = recovered.state.u
-        self._listed: frozenset[str] = frozenset()
-        self._prunable: frozenset[str] = frozenset()
+        self._saver = CheckpointSaver(config, store, self._state.u, recovered.refused)
 
     def follow(self, open_readers: ExitStack) -> None:
-        """Open the log at the state's watermarks; `open_readers` closes it."""
+        """Open the log at the state's watermarks; `open_readers` closes it, and ends the upload of a checkpoint."""
+        open_readers.callback(self._saver.close)
         self._intake.follow(open_readers)
 
     def redo(self, updates: Sequence[Update]) -> bool:
@@ -125,6 +124,8 @@ class Loop:
             LOG.info("redoing %d journalled updates", len(updates))
         self._retry(self._publish)
         for update in updates:
+            if self._saver.has_ended and not self._retry(self._settle):
+                return False
             why = self._intake.read_window(update, self._stop)
             if self._stop.is_set():
                 return False
@@ -167,18 +168,19 @@ class Loop:
         )
         if not self._retry(partial(self._journal_writer.append, line)) or not self._retry(self._delete_refused):
             return
-        if self._saved != self._state.u:
-            self._retry(self._checkpoint)
+        if self._saver.saved != self._state.u and self._retry(self._checkpoint):
+            self._retry(self._settle)
 
     def _delete_refused(self) -> None:
-        """Delete the checkpoints that recovery refused: pruning keeps the highest numbers, and would keep these."""
-        delete_checkpoints(self._store, self._config.run, self._refused)
-        self._refused = {}
+        self._settle()
+        self._saver.delete_refused()
 
     def work(self) -> None:
         """Update until stopped. Reads only while no update is due, so that a long backlog stays in the log."""
         while not self._stop.is_set():
             self._dead_letters.settled()
+            if self._saver.has_ended and not self._retry(self._settle):
+                break
             watermarks = self._pending_log.due(self._state.u, self._config)
             if watermarks is None or self._intake.waits_for_dead_letters(watermarks):
                 full = watermarks is not None and len(self._pending_log.pending) >= READ_AHEAD
@@ -202,7 +204,7 @@ class Loop:
             )
             if not self._retry(partial(self._journal_writer.append, update)):
                 break  # stopped while the broker was away; the next start finds out whether it is journalled
-            self._prunable = self._listed  # journalled, so no other learner had taken over when these were listed
+            self._saver.journalled()
             self._skipped.journalled(update)
             with about(update=update.u):
                 self._apply(update)
@@ -253,33 +255,42 @@ class Loop:
         self._publisher.due(self._state)
 
     def _checkpoint(self) -> None:
+        """Begin to save the state, once the checkpoint before it is there."""
         self._figures.settle()
-        seen, highest = self._pending_log.folded_ids, self._publisher.highest
-        named = self._pending_log.named
-        checkpoint(self._config, self._store, self._state, seen, self._chain, highest, self._log.id, named)
+        self._settle()
+        log = self._pending_log
+        made = snapshot(
+            self._config,
+            self._state,
+            log.folded_ids,
+            self._chain,
+            self._publisher.highest,
+            self._log.id,
+            log.named,
+        )
+        self._saver.begin(made, self._publisher.versions, log.trajectories_read())
         warn_if_window_is_narrow(self._config, self._state)
-        if not self._refused:
-            prune(self._store, self._config.run, self._config.learner.keep_checkpoints, self._prunable)
-            self._prune_adapters()
-        self._listed = tensor_files(self._store, self._config.run)
-        self._saved = self._state.u
 
-    def _prune_adapters(self) -> None:
-        try:
-            log, versions = self._pending_log, self._publisher.versions
-            prune_adapters(self._config, self._store, versions, log.named, log.trajectories_read())
-        except (StoreError, BrokerError) as error:
-            LOG.warning("adapters are pruned after the next checkpoint: %s", error)
+    def _settle(self) -> None:
+        """Wait for the checkpoint that is under way, and read on meanwhile."""
+        self._saver.settle(self._meanwhile)
+
+    def _meanwhile(self) -> None:
+        if len(self._pending_log.pending) < READ_AHEAD:
+            self._intake.read(0.0)
+        self._report()
 
     def _checkpoint_at_stop(self) -> None:
-        if self._saved == self._state.u:
+        self._saver.abandon(self._progress)
+        if self._saver.saved == self._state.u:
             return
         try:
             self._checkpoint()
+            self._saver.settle(self._progress)
         except StoreError as error:
             LOG.error(
                 "stopping without a checkpoint; the next start redoes %d updates: %s",
-                self._state.u - self._saved,
+                self._state.u - self._saver.saved,
                 error,
             )
 

@@ -5,6 +5,7 @@
 
 Only rank 0 reads the log and writes anything. The others get its state as it is recovered, and each journalled update
 with its window; their state is never saved. Within a fold, shards, passes and screenshots are dealt (compute.py).
+Screenshots are dealt as rank 0 reads of them, and each rank fetches its own beside what it computes.
 
 A StoreError of an order is raised on every rank alike, and rank 0 may give it again. After any other error a rank ends,
 and so do all: the next start repeats the update.
@@ -15,9 +16,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import count, islice
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -57,6 +59,15 @@ class Begin:
     meta: Mapping[str, Any]
     tensors: Mapping[str, NDArray[Any]]
     records: Sequence[LoggedTrajectory]
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Fetch those of these screenshots whose owner you are, without waiting for them."""
+
+    refs: Sequence[ObjectRef]
+    owners: Sequence[int]
+    """Ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,54 +122,72 @@ class Leader:
         self._ahead = LookAhead(images)
         self._screens = self._ahead.screens
         self._called = SYSTEM_CLOCK.ticks()
-        self._wanted: list[ObjectRef] = []
-        """By several ranks: wanted and not loaded."""
+        self._wanted: dict[ObjectRef, None] = {}
+        """The ranks have not heard of these yet."""
+        self._coming: dict[ObjectRef, None] = {}
+        """Fetched by several ranks, and not loaded; in order."""
+        self._owners: dict[ObjectRef, int] = {}
+        self._turn = count()
 
     def begin(self, state: LearnerState) -> None:
         """Go on with `state`, on every rank."""
-        self._state, self._wanted = state, []
+        self._state = state
+        self._wanted, self._coming, self._owners = {}, {}, {}
         self._screens.keep(())
-        alone = self._ranks.world == 1  # of several, each learns only in the update which screenshots it is dealt
+        state.features.deal_by(self._screens.__contains__)
+        alone = self._ranks.world == 1  # several look at theirs when all load them
         self._ahead.look_for(state.features if alone and state.policy.looks_beside else None)
         state.context.compute.deal_to(self._ranks)
         if self._ranks.world > 1:
             order = Begin(state.meta(), state.tensors(), state.held())
             self._give(order, lambda: None, lambda: _digest_of_all(state))
             LOG.info("%d ranks go on after %d updates", self._ranks.world, state.u)
-        _want(state, state.screens(state.held()), self._screens, self._ranks)
+        self.want(state.screens(state.held()))
+        self._fetch()
 
     def want(self, refs: Iterable[ObjectRef]) -> None:
-        """Screenshots that will be loaded. One rank alone fetches them from now on; several do when they load them."""
-        wanted = _unknown(self._state, refs)
+        """Screenshots that will be loaded. One rank fetches them from now on, several from their next order on."""
+        self._wanted |= dict.fromkeys(_unknown(self._state, refs))
         if self._ranks.world == 1:
-            self._screens.want(ref for ref in wanted if self._state.features.needs_image(ref))
-        else:
-            self._wanted.extend(wanted)
+            self._fetch()
 
     def load_arrived(self) -> bool:
         """Load the features of some screenshots that are wanted and need not be waited for. False where there are none.
 
         Raises StoreError where one could not be fetched.
         """
+        self._fetch()
         most = LOADED * self._ranks.world
-        found = self._screens.arrived(most) if self._ranks.world == 1 else self._wanted[:most]
-        del self._wanted[:most]
+        if self._ranks.world == 1:
+            found = self._screens.arrived(most)
+        else:
+            found = list(islice(self._coming, most))
+            if any(map(self._screens.is_coming, found)):  # about as far as the others'
+                return False
+            for ref in found:
+                del self._coming[ref]
         wanted = _unknown(self._state, found)
         if wanted:
-            self._give(Load(wanted), lambda: _load(self._state, wanted, self._screens, self._ranks))
+            self._give(Load(wanted), lambda: _load(self._state, wanted, self._screens))
         self._screens.forget(found)
         return bool(found)
 
     def fold(self, window: Sequence[LoggedTrajectory], update: Update) -> Metrics:
         """`fold` on every rank. Raises as it does, and PolicyError where the weights are not the same after it."""
-        act = lambda: _fold(self._state, window, update, self._screens, self._config, self._ranks)  # noqa: E731
+        self.want(self._state.screens(usable_of(self._state, window)))
+        self._fetch()
+        act = lambda: fold(self._state, window, update, self._screens, self._config)  # noqa: E731
         return self._give(Fold(window, update), act, lambda: weights_digest(self._state))
 
     def forget(self, but: Sequence[LoggedTrajectory]) -> None:
         """`LearnerState.forget_screens` on every rank."""
-        self._screens.keep(step.screenshot for logged in but for step in logged.trajectory.steps)
-        self._wanted = _unknown(self._state, self._wanted)
-        self._give(Forget(but), lambda: self._state.forget_screens(but))
+        self._give(Forget(but), lambda: _forget(self._state, but, self._screens))
+        later = set(_shown(but))
+        self._wanted, self._coming = (
+            {ref: None for ref in refs if ref in later and not self._state.features.knows(ref)}
+            for refs in (self._wanted, self._coming)
+        )
+        self._owners = {ref: owner for ref, owner in self._owners.items() if ref in later}
 
     def call(self) -> None:
         """Look after the other ranks, unless they were heard of within CALL_S."""
@@ -172,6 +201,19 @@ class Leader:
     def close(self) -> None:
         """Fetch and look at no more, however it ended: what waits for a store that hangs would keep the process."""
         self._ahead.close()
+
+    def _fetch(self) -> None:
+        """Have every rank fetch its own of what is wanted; what has failed, again."""
+        if not self._wanted:
+            return
+        refs, self._wanted = list(self._wanted), {}
+        for ref in refs:
+            if ref not in self._owners:
+                self._owners[ref] = next(self._turn) % self._ranks.world
+        order = Want(refs, [self._owners[ref] for ref in refs])
+        self._give(order, lambda: _want(self._state, order, self._screens, self._ranks))
+        if self._ranks.world > 1:
+            self._coming |= dict.fromkeys(refs)
 
     def _give(self, order: object, act: Callable[[], T], digest: Callable[[], str] = lambda: "") -> T:
         if self._ranks.world == 1:
@@ -203,8 +245,9 @@ def _follow(config: Config, ranks: Ranks, screens: Screens, stop: threading.Even
                 state = LearnerState.restore(config, order.meta, order.tensors, order.records)
                 keep_features(state, config)
                 state.context.compute.deal_to(ranks)
+                state.features.deal_by(screens.__contains__)
+                screens.keep(())
                 digest = _digest_of_all(state)
-                _want(state, state.screens(state.held()), screens, ranks)
                 monitor.ready()
             elif state is not None:
                 digest = _obey(order, state, screens, config, ranks)
@@ -219,14 +262,15 @@ def _follow(config: Config, ranks: Ranks, screens: Screens, stop: threading.Even
 def _obey(order: object, state: LearnerState, screens: Screens, config: Config, ranks: Ranks) -> str:
     """Do it; returns the digest to compare."""
     match order:
+        case Want():
+            _want(state, order, screens, ranks)
         case Load(refs):
-            _load(state, refs, screens, ranks)
+            _load(state, refs, screens)
         case Fold(window, update):
-            _fold(state, window, update, screens, config, ranks)
+            fold(state, window, update, screens, config)
             return weights_digest(state)
         case Forget(but):
-            screens.keep(())
-            state.forget_screens(but)
+            _forget(state, but, screens)
         case _:
             assert isinstance(order, Call)
     return ""
@@ -263,22 +307,19 @@ def _digest_of_all(state: LearnerState) -> str:
     return " ".join(state.digests().values())
 
 
-def _fold(
-    state: LearnerState,
-    window: Sequence[LoggedTrajectory],
-    update: Update,
-    screens: Screens,
-    config: Config,
-    ranks: Ranks,
-) -> Metrics:
-    _want(state, state.screens(usable_of(state, window)), screens, ranks)
-    return fold(state, window, update, screens, config)
-
-
-def _want(state: LearnerState, refs: Iterable[ObjectRef], screens: Screens, ranks: Ranks) -> None:
-    """Fetch those of `refs` that will be dealt to this rank when they are loaded and whose features are not kept."""
-    mine = _unknown(state, refs)[ranks.rank :: ranks.world]
+def _want(state: LearnerState, order: Want, screens: Screens, ranks: Ranks) -> None:
+    """Fetch those that are this rank's and whose features are not kept."""
+    mine = (ref for ref, owner in zip(order.refs, order.owners, strict=True) if owner == ranks.rank)
     screens.want(ref for ref in mine if state.features.needs_image(ref))
+
+
+def _forget(state: LearnerState, but: Sequence[LoggedTrajectory], screens: Screens) -> None:
+    screens.keep(ref for ref in _shown(but) if not state.features.knows(ref))
+    state.forget_screens(but)
+
+
+def _shown(trajectories: Iterable[LoggedTrajectory]) -> Iterator[ObjectRef]:
+    return (step.screenshot for logged in trajectories for step in logged.trajectory.steps)
 
 
 def _unknown(state: LearnerState, refs: Iterable[ObjectRef]) -> list[ObjectRef]:
@@ -286,8 +327,7 @@ def _unknown(state: LearnerState, refs: Iterable[ObjectRef]) -> list[ObjectRef]:
     return list({ref.sha256: ref for ref in refs if not state.features.knows(ref)}.values())
 
 
-def _load(state: LearnerState, refs: Sequence[ObjectRef], screens: Screens, ranks: Ranks) -> None:
-    _want(state, refs, screens, ranks)
+def _load(state: LearnerState, refs: Sequence[ObjectRef], screens: Screens) -> None:
     state.features.load(refs, screens, state.context.compute)
 
 

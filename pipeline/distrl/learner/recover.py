@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
 
 from distrl.accelerator import kind_of
 from distrl.broker.connect import admin
@@ -24,7 +26,7 @@ from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState, needed
 from distrl.runs.recorded import refuse_other_settings
 from distrl.runs.settings import learning_fingerprint
-from distrl.store.checkpoints import checkpoint_meta, checkpoints, load_checkpoint, save_checkpoint
+from distrl.store.checkpoints import checkpoint_meta, checkpoints, load_checkpoint
 from distrl.store.objects import ObjectStore
 from distrl.types import LoggedTrajectory, LogPosition, Trajectory, Update
 from distrl.wire.gc_paused import gc_paused
@@ -192,22 +194,27 @@ class MissingRecordError(StoreError):
     """The log no longer holds a record that a checkpoint needs."""
 
 
-def checkpoint(
+class Snapshot(NamedTuple):
+    """A copy of a state, as `save_checkpoint` takes it."""
+
+    u: int
+    tensors: Mapping[str, NDArray[Any]]
+    meta: Mapping[str, Any]
+
+
+def snapshot(
     config: Config,
-    store: ObjectStore,
     state: LearnerState,
     seen: IdSet,
     history: str = "",
     version: int = -1,
     log_id: str = "",
     named: NamedVersions | None = None,
-) -> None:
-    """Save what `recover` reads, and the digests that it compares.
+) -> Snapshot:
+    """What `recover` reads, and the digests that it compares. A copy: `state`, `seen` and `named` may change.
 
     history: `choose_checkpoint.chain` of the folded updates. version: the highest version number reserved so far.
     log_id: the ids of the folded topics, as in the journal. named: the versions that the trajectories read name.
-
-    Raises StoreError; the previous checkpoint is still the newest then.
     """
     meta = state.meta() | {
         "config_fingerprint": learning_fingerprint(config),
@@ -218,7 +225,7 @@ def checkpoint(
         "log_id": log_id,
         "named": (named or NamedVersions()).to_json(),
     }
-    save_checkpoint(store, config.run, state.u, state.tensors(), meta)
+    return Snapshot(state.u, state.tensors(), meta)
 
 
 def read_back(config: Config, positions: Iterable[LogPosition]) -> list[LoggedTrajectory]:

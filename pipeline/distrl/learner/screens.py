@@ -63,6 +63,15 @@ class Screens:
         """Those fetched, or found not to be there, and not asked for yet: at most so many, the first wanted first."""
         return list(islice((ref for ref, found in self._coming.items() if found.done()), most))
 
+    def __contains__(self, ref: ObjectRef) -> bool:
+        """Whether it was wanted here, and neither asked for nor forgotten since."""
+        return ref in self._queue or ref in self._coming
+
+    def is_coming(self, ref: ObjectRef) -> bool:
+        """Whether its request is under way."""
+        found = self._coming.get(ref)
+        return found is not None and not found.done()
+
     def peek(self, ref: ObjectRef) -> bytes | None:
         """The bytes of one that has come and was not asked for or forgotten; it stays. Any thread may."""
         found = self._coming.get(ref)

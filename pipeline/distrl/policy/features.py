@@ -40,6 +40,7 @@ class Features:
         self._sizes: dict[str, ScreenSize] = {}
         self._unreadable: set[str] = set()
         self._folder: FeatureFolder | None = None
+        self._at_hand: Callable[[ObjectRef], bool] | None = None
         self._looking = threading.Lock()
         """Held while a screenshot is looked at: a policy has one user at a time."""
         self._ahead: dict[str, ImageFeatures | PolicyError] = {}
@@ -50,6 +51,10 @@ class Features:
     def keep_in(self, folder: FeatureFolder) -> None:
         """From now on, read features from `folder` where it has them, and keep there those that are computed."""
         self._folder = folder
+
+    def deal_by(self, at_hand: Callable[[ObjectRef], bool]) -> None:
+        """From now on, deal a screenshot to a rank of which `at_hand` says that it has it, or will have it soonest."""
+        self._at_hand = at_hand
 
     def __len__(self) -> int:
         return len(self.store) + len(self._unreadable)
@@ -65,7 +70,8 @@ class Features:
             for ref in missing:
                 self._keep(ref, self._embedded(ref, images))
         else:
-            compute.each(compute.lacking(missing), lambda ref: self._embedded(ref, images), self._keep)
+            lacking = compute.lacking(missing)
+            compute.each(lacking, lambda ref: self._embedded(ref, images), self._keep, self._at_hand)
 
     def _embedded(self, ref: ObjectRef, images: Images) -> ImageFeatures | None:
         """None: it is no image."""

@@ -16,7 +16,7 @@ from distrl.config import Config
 from distrl.config.effects import When
 from distrl.errors import ConfigError
 from distrl.learner.fold import fold
-from distrl.learner.recover import checkpoint
+from distrl.learner.recover import snapshot
 from distrl.learner.state import LearnerState
 from distrl.offline.ablation.arms import BASELINE, Arm, changed, plan
 from distrl.offline.ablation.figure import draw
@@ -25,6 +25,7 @@ from distrl.offline.ablation.log import Branch, RunLog, UpdateRange, cut, update
 from distrl.offline.ablation.report import Ablation, to_json, to_markdown
 from distrl.policy.protocol import trajectory_steps
 from distrl.runs.settings import learning_fingerprint
+from distrl.store.checkpoints import save_checkpoint
 from distrl.store.directory import DirectoryStore
 from distrl.types import Outcome
 from learner.world import Screens, config, logged, save_tiny_base, trajectory, update_of, windows
@@ -249,7 +250,7 @@ def test_the_comparison_with_the_run_sees_one_bit(
     identity.compare(state, {})
     identity.compare_checkpoint(state, store, settings.run)
     assert identity.holds is None
-    checkpoint(settings, store, state, IdSet())
+    save_checkpoint(store, settings.run, *snapshot(settings, state, IdSet()))
     identity.compare_checkpoint(state, store, settings.run)
     identity.compare(state, {UPDATES - 1: hashlib.sha256(state.policy.adapter()).hexdigest()})
     assert identity.holds

@@ -80,6 +80,32 @@ def scored(policy: VlmPolicy, steps: Sequence[Step], sampling: Sampling = FULL) 
     return policy.score(steps, [policy.image_features(shot) for shot in shots(len(steps))], sampling)
 
 
+def test_what_sees_is_never_trained_so_that_a_screen_may_be_looked_at_meanwhile(policy: VlmPolicy) -> None:
+    modes: dict[torch.nn.Module, bool] = {}
+    every = list(policy._model.whole.modules())
+    hooks = [
+        each.register_forward_pre_hook(lambda module, _: modes.update({module: module.training})) for each in every
+    ]
+    (prompt,), screen = prompts(policy, 1), png(77, *SIZES[0])
+    alone = policy.image_features(screen)
+    policy._screens.clear()
+    modes.clear()
+    with policy.dropout():
+        looked = policy.image_features(screen)
+        seeing = dict(modes)
+        modes.clear()
+        policy.score(steps_of([prompt], [policy.tokenizer.encode_action(TAP, ScreenSize(*SIZES[0]))]), [looked])
+    for hook in hooks:
+        hook.remove()
+    assert policy.looks_beside
+    assert seeing
+    assert not any(seeing.values())
+    assert modes
+    assert all(modes.values()), "what reads and writes has dropout"
+    assert not any(each.training for each in every)
+    assert torch.equal(looked.tokens, alone.tokens)
+
+
 @pytest.mark.parametrize("sampling", [Sampling(0.7), FULL, Sampling(1.5), Sampling(0.9, 0.8, 5)])
 def test_ratio_is_one_at_equal_weights_alone_and_in_a_batch(policy: VlmPolicy, sampling: Sampling) -> None:
     """ρ of what was drawn in a batch, scored in a batch of other padding and alone, is 1 within 1e-4."""

@@ -7,7 +7,8 @@ way in for them, so that no architecture needs code here. Symbols: B rows, T act
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -84,6 +85,8 @@ class VisionLanguageModel:
         """Whether places in a prompt are the model's own affair; others are counted from the first real token."""
         self._in_parts = False
         """Whether it takes the tokens of several images as several tensors."""
+        self._sight: frozenset[nn.Module] = frozenset()
+        """The modules that see, where none of them reads."""
         try:
             self._probe()
         except UNREADABLE as error:
@@ -96,6 +99,22 @@ class VisionLanguageModel:
     @property
     def embeddings(self) -> nn.Embedding:
         return cast(nn.Embedding, self.whole.get_input_embeddings())
+
+    @property
+    def sees_apart(self) -> bool:
+        """Whether what looks at images takes no part in reading and writing, so that both may run side by side."""
+        return bool(self._sight)
+
+    @contextmanager
+    def dropout(self) -> Iterator[None]:
+        """Dropout in all but what sees, which stays as it is: another thread may be looking at an image."""
+        for module in self.whole.modules():
+            if module not in self._sight:
+                module.training = True
+        try:
+            yield
+        finally:
+            self.whole.eval()
 
     @property
     def width(self) -> int:
@@ -181,11 +200,14 @@ class VisionLanguageModel:
     def _probe(self) -> None:
         """Read a blank screenshot, as is done for each decision: files of two models fail here, and not in a run."""
         images = self._processor.images(Image.new("RGB", PROBE))
-        self._in_parts = not isinstance(self._look(images).pooler_output, Tensor)
+        with _running(self.whole) as seeing:
+            self._in_parts = not isinstance(self._look(images).pooler_output, Tensor)
         layout, tokens = self._processor.layout(PROBE), self.image_tokens(images)
         given = self.inputs([(self._processor.marker_id,)], [tokens], [[layout]])
-        with torch.no_grad():
+        with torch.no_grad(), _running(self.whole) as reading:
             self.scored(given, torch.zeros((1, 1), dtype=torch.long), torch.ones(1, dtype=torch.long))
+        sight = frozenset(part for module in seeing for part in module.modules())
+        self._sight = frozenset() if sight & reading else sight
 
     def _look(self, images: Mapping[str, Tensor]) -> Any:
         see = self.whole.model.get_image_features
@@ -214,6 +236,18 @@ class VisionLanguageModel:
             levels = range(1, floats[0].shape[0])
             found["deepstack_features"] = [[each[level] for each in floats] for level in levels]
         return found
+
+
+@contextmanager
+def _running(whole: nn.Module) -> Iterator[set[nn.Module]]:
+    """The modules of `whole` that run within."""
+    found: set[nn.Module] = set()
+    hooks = [module.register_forward_pre_hook(lambda module, _: found.add(module)) for module in whole.modules()]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def language_layers(whole: Any) -> dict[str, nn.Linear]:

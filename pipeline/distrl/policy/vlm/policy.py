@@ -64,8 +64,8 @@ class VlmPolicy:
 
     @property
     def looks_beside(self) -> bool:
-        """`dropout` switches the library's whole model to training, what sees with it."""
-        return False
+        """Not on a GPU, whose stream and memory the threads would share."""
+        return self.device.type == "cpu" and self._model.sees_apart
 
     def place(self, device: torch.device) -> None:
         self._model.place(device)
@@ -137,11 +137,8 @@ class VlmPolicy:
 
     @contextmanager
     def dropout(self) -> Iterator[None]:
-        self._model.whole.train()
-        try:
+        with self._model.dropout():
             yield
-        finally:
-            self._model.whole.eval()
 
     def adapter(self) -> bytes:
         return self._adapter.to_bytes()

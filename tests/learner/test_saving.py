@@ -1,0 +1,176 @@
+"""A checkpoint is uploaded beside updates: it is that of its own update, and nothing is deleted before it is there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from distrl.broker.duplicates import IdSet
+from distrl.broker.journal import History
+from distrl.config import Config
+from distrl.errors import StoreError
+from distrl.learner import recover as room
+from distrl.learner.choose_checkpoint import chain
+from distrl.learner.fold import fold
+from distrl.learner.recover import Log, Snapshot, recover, snapshot
+from distrl.learner.saving import CheckpointSaver
+from distrl.learner.state import LearnerState
+from distrl.store.checkpoints import checkpoints
+from distrl.store.directory import DirectoryStore
+from distrl.types import ObjectRef
+
+from learner.test_screens import PATIENCE_S, until
+from learner.world import Screens, update_of, windows
+
+
+class Store(DirectoryStore):
+    """A directory whose writes wait until `free`, or fail while `away`; notes what is written and deleted."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.free, self.away, self.done = threading.Event(), False, list[str]()
+        self.free.set()
+        self.begun = threading.Semaphore(0)
+
+    def put(self, kind: str, data: bytes, suffix: str, day: str | None = None) -> ObjectRef:
+        self.begun.release()
+        assert self.free.wait(PATIENCE_S)
+        if self.away:
+            raise StoreError("store.url", "is away", "wait")
+        self.done.append("tensors")
+        return super().put(kind, data, suffix, day)
+
+    def put_named(self, key: str, data: bytes) -> None:
+        self.done.append("manifest")
+        super().put_named(key, data)
+
+    def delete(self, key: str) -> None:
+        self.done.append("deleted")
+        super().delete(key)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "objects")
+
+
+@pytest.fixture
+def saver(settings: Config, store: Store) -> Iterator[CheckpointSaver]:
+    kept = settings.model_copy(update={"learner": settings.learner.model_copy(update={"keep_checkpoints": 1})})
+    made = CheckpointSaver(kept, store, 0, {})
+    yield made
+    store.free.set()
+    made.close()
+
+
+def nothing() -> None:
+    pass
+
+
+def begin(saver: CheckpointSaver, made: Snapshot) -> None:
+    saver.begin(made, (), {})
+
+
+def test_updates_go_on_beside_an_upload_and_the_checkpoint_is_that_of_its_own_update(
+    settings: Config, screens: Screens, store: Store, saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, seen, updates = LearnerState(settings), IdSet(["a/1"]), []
+    made = windows(screens, settings, 5)
+
+    def update() -> None:
+        updates.append(update_of(state.u, made[state.u], state.watermarks, settings))
+        fold(state, made[state.u], updates[-1], screens, settings)
+
+    for _ in range(4):
+        update()
+    marks, digests = state.watermarks, state.digests()
+    store.free.clear()
+    begin(saver, snapshot(settings, state, seen, chain(updates)))
+    assert store.begun.acquire(timeout=PATIENCE_S)
+    seen.add("a/2")
+    update()
+    assert (store.done, saver.has_ended, saver.saved) == ([], False, 0), "all this while nothing was stored"
+    store.free.set()
+    saver.settle(nothing)
+    assert (store.done, saver.saved) == (["tensors", "manifest"], 4)
+    log = [item for window in made for item in window]
+    monkeypatch.setattr(room, "read_back", lambda _, wanted: [item for item in log if item.position in wanted])
+    ranges = {(mark.topic, mark.partition): (0, mark.offset) for mark in marks}
+    found = recover(settings, store, history=History.of(updates[:4]), log=Log(ranges, "ids"))
+    assert (found.state.u, found.state.digests(), list(found.seen)) == (4, digests, ["a/1"])
+    assert state.digests() != digests
+
+
+def test_an_upload_that_fails_is_known_and_repeated_by_who_settles(
+    settings: Config, store: Store, saver: CheckpointSaver
+) -> None:
+    store.away = True
+    begin(saver, snapshot(settings, LearnerState(settings), IdSet()))
+    until(lambda: saver.has_ended)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="is away"):
+            saver.settle(nothing)
+    assert not checkpoints(store, settings.run)
+    store.away = False
+    saver.settle(nothing)
+    assert checkpoints(store, settings.run) == [0]
+    saver.settle(nothing)
+    assert store.done == ["tensors", "manifest"], "there is nothing left to upload"
+
+
+def test_what_waits_is_called_until_it_is_there(settings: Config, store: Store, saver: CheckpointSaver) -> None:
+    store.free.clear()
+    begin(saver, snapshot(settings, LearnerState(settings), IdSet()))
+    called = list[int]()
+
+    def meanwhile() -> None:
+        called.append(len(checkpoints(store, settings.run)))
+        if len(called) == 3:
+            store.free.set()
+
+    saver.settle(meanwhile)
+    assert called[:3] == [0, 0, 0]
+    assert checkpoints(store, settings.run) == [0]
+
+
+def test_what_a_newer_checkpoint_replaces_goes_once_that_is_there(
+    settings: Config, store: Store, saver: CheckpointSaver
+) -> None:
+    state = LearnerState(settings)
+    for state.u in range(3):
+        begin(saver, snapshot(settings, state, IdSet()))
+        saver.settle(nothing)
+        saver.journalled()
+    assert checkpoints(store, settings.run) == [2]
+    assert store.done == ["tensors", "manifest", *2 * ["tensors", "manifest", "deleted"]]
+
+
+def test_refused_checkpoints_keep_all_others_until_they_are_deleted(settings: Config, store: Store) -> None:
+    kept = settings.model_copy(update={"learner": settings.learner.model_copy(update={"keep_checkpoints": 1})})
+    state, saver = LearnerState(settings), CheckpointSaver(kept, store, 0, {9: "the log ends before it"})
+    for state.u in (9, 4):
+        begin(saver, snapshot(settings, state, IdSet()))
+        saver.settle(nothing)
+    assert checkpoints(store, settings.run) == [9, 4], "pruning keeps the highest numbers"
+    saver.delete_refused()
+    assert checkpoints(store, settings.run) == [4]
+    saver.close()
+
+
+def test_closing_waits_for_what_is_under_way_and_forgets_what_has_failed(
+    settings: Config, store: Store, saver: CheckpointSaver
+) -> None:
+    store.free.clear()
+    begin(saver, snapshot(settings, LearnerState(settings), IdSet()))
+    assert store.begun.acquire(timeout=PATIENCE_S)
+    saver.abandon(store.free.set)
+    assert (checkpoints(store, settings.run), saver.saved) == ([0], 0)
+    store.away = True
+    begin(saver, snapshot(settings, LearnerState(settings), IdSet()))
+    saver.abandon()
+    store.away = False
+    begin(saver, snapshot(settings, LearnerState(settings), IdSet()))
+    saver.close()
+    assert store.done == 2 * ["tensors", "manifest"]

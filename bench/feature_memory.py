@@ -33,6 +33,9 @@ LARGE = Shape(len(WORDS.tokens), 512, 1024, (8, 8, 8, 8), d_model=768, d_ff=64, 
 """512 image tokens of 768 numbers, 1.57 MB a screen in float32, as of an AutoUI of full size. The transformer behind
 them is small: what a model's weights and activations take comes on top, whatever the buffer holds."""
 
+TOKENS = (LARGE.grid[0] * LARGE.grid[1], LARGE.d_model)
+"""The shape of a screen's features."""
+
 RUN, MAKER = "bench", "memory"
 """Folders in --kept."""
 
@@ -55,13 +58,13 @@ def measure(given: argparse.Namespace) -> Mapping[str, float]:
     if given.kept is not None:
         state.features.keep_in(FeatureFolder(given.kept, RUN, MAKER))
     end = given.transitions + 10 * config.learner.trajectories_per_update
-    window = [_logged(first, 10) for first in range(given.transitions, end, 10)]
+    window = [logged(first, 10) for first in range(given.transitions, end, 10)]
     update = Update(state.u, (Watermark("trajectories", 0, end),), "", 0)
     begun, began = _status(), time.perf_counter()
     fold(state, window, update, lambda ref: ref.sha256.encode(), config)
     state.forget_screens()
     folded = time.perf_counter() - began
-    steps = [step for logged in state.held() for step in trajectory_steps(logged.trajectory)]
+    steps = [step for each in state.held() for step in trajectory_steps(each.trajectory)]
     began = time.perf_counter()
     for rows in passes([each.step for each in steps]):
         torch.stack(
@@ -112,9 +115,13 @@ def _not_there(ref: ObjectRef) -> bytes:
     raise AssertionError(f"{ref.key} was kept and is fetched")
 
 
-def _large(folder: Path, given: argparse.Namespace) -> Config:
+def save_large(directory: Path) -> None:
     torch.manual_seed(0)
-    save_base(folder / "base", AutoUIModel(LARGE), WORDS, {"how": "random"})
+    save_base(directory, AutoUIModel(LARGE), WORDS, {"how": "random"})
+
+
+def _large(folder: Path, given: argparse.Namespace) -> Config:
+    save_large(folder / "base")
     sets = [
         f"policy.base_model={folder / 'base'}",
         f"policy.image_precision={given.precision}",
@@ -131,11 +138,11 @@ def _large(folder: Path, given: argparse.Namespace) -> Config:
 def _restored(config: Config, transitions: int) -> LearnerState:
     """A state after one update whose buffer is full and whose features are not loaded, as after a restart."""
     before = LearnerState(config)
-    log = [_logged(number, 10) for number in range(0, transitions, 10)]
-    for logged in log:
-        before.algorithm.memory.admit(logged)
+    log = [logged(number, 10) for number in range(0, transitions, 10)]
+    for each in log:
+        before.algorithm.memory.admit(each)
     state = LearnerState.restore(config, before.meta() | {"u": 1}, before.tensors(), log)
-    noise = torch.randn(LARGE.grid[0] * LARGE.grid[1], LARGE.d_model)
+    noise = torch.randn(TOKENS)
     precision = torch.float16 if config.policy.image_precision == "float16" else torch.float32
 
     def embed(name: bytes) -> ImageFeatures:
@@ -147,7 +154,7 @@ def _restored(config: Config, transitions: int) -> LearnerState:
     return state
 
 
-def _logged(first: int, steps: int) -> LoggedTrajectory:
+def logged(first: int, steps: int) -> LoggedTrajectory:
     """A trajectory of `steps` screens that no other has, numbered from `first`, at the offset `first`."""
     made = trajectory(first, random.Random(first))
     names = [f"{number:064x}" for number in range(first, first + steps)]

@@ -2,6 +2,7 @@
 
 ids       memory and bytes of a checkpoint for the ids that a run has seen, and the time to add one
 memory    the learner's memory with a full buffer of a large model's screens
+restart   how long a learner takes to its first update where its features are kept (starts a broker)
 start     how long a feeder and `distrl status` take to start behind a long log (starts a broker)
 updates   what an update of A-RIDE costs by the size of its buffer, beside another revision
 waits     what a learner whose data never lacks loses to input and output (starts a broker)
@@ -9,6 +10,7 @@ fleet     what 10,000 phones ask of feeder, consumers, producers, learner and ve
 
 python bench/scale.py ids --tasks 10000000 --retried 0.05 --json out/ids.json
 python bench/scale.py memory --precision float16 --json out/memory.json
+python bench/scale.py restart --transitions 10000 --json out/restart.json
 python bench/scale.py start --trajectories 10000 100000 1000000 --json out/start.json
 python bench/scale.py updates --against main~1 --plot out/updates.svg
 python bench/scale.py waits --latency-ms 0,20 --against main~1 --json out/waits.json
@@ -31,6 +33,7 @@ import feature_memory
 import fleet
 import learner_waits
 import long_log
+import restart
 import update_cost
 from distrl.broker.duplicates import IdSet
 from distrl.config import load
@@ -100,6 +103,7 @@ def ids(given: argparse.Namespace) -> Figures:
 COMMANDS: Mapping[str, Command] = {
     "ids": Command(ids_arguments, ids),
     "memory": Command(feature_memory.arguments, feature_memory.measure),
+    "restart": Command(restart.arguments, restart.measure),
     "start": Command(long_log.arguments, long_log.measure),
     "updates": Command(update_cost.arguments, update_cost.measure),
     "waits": Command(learner_waits.arguments, learner_waits.measure),

@@ -90,6 +90,8 @@ class ModelServer:
     other_prompts: int = 0
     without_ids: int = 0
     """Answers as of servers that do not know return_token_ids."""
+    misreported: dict[int, float] = field(default_factory=dict)
+    """Seed of a request -> nats by which the log-probability of its first token is reported too low."""
     failures: int = 0
     """Answers that are a 503."""
     most_tokens: int | None = None
@@ -125,6 +127,7 @@ class ModelServer:
         self.most_tokens, self.evicted = None, False
         self.events.clear()
         self.written.clear()
+        self.misreported.clear()
         self.restart()
 
     def restart(self) -> None:
@@ -152,7 +155,12 @@ class ModelServer:
                 raise RefusalError(404, f"Loading lora {name} failed: No adapter found for {path}")
             rank = json.loads(config.read_text())["r"]
             if rank > self.max_rank:
-                raise RefusalError(500, f"LoRA rank {rank} is greater than max_lora_rank {self.max_rank}.")
+                raise RefusalError(
+                    500,
+                    "Call to add_lora method failed: Worker failed with error 'LoRA rank "
+                    f"{rank} is greater than max_lora_rank {self.max_rank}.', please check the stack trace above for "
+                    "the root cause",
+                )
             if len(self.adapters) >= self.max_adapters:
                 raise RefusalError(500, "No free lora slots")
             found = hashlib.sha256((Path(path) / "adapter_model.safetensors").read_bytes()).hexdigest()
@@ -198,6 +206,7 @@ class ModelServer:
             sampler = Sampler(asked, self.processed)
             self._model.set_adapter(name)
             self._write(given, sampler, asked["max_completion_tokens"], asked.get("stop_token_ids", ()))
+            sampler.logprobs[0] -= self.misreported.get(asked.get("seed"), 0.0)
             self.events.append(("answer", name))
             self.written.append((name, tuple(sampler.ids)))
             if self.wrong_names:

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 from distrl.images import size
+from distrl.offline.check import mismatch
+from distrl.offline.mismatch import EXACT
+from distrl.offline.topic_range import RangeRequest
 from distrl.policy.actions import to_text
 from distrl.policy.protocol import Tokenizer
 from distrl.policy.registry import tokenizer_of
@@ -76,6 +79,11 @@ def test_a_worker_goes_on_where_its_model_server_dies_and_comes_back(
         assert acted == [{0}, {1}]
         assert server.events.count(("load", names[1])) == 2, "once more after its death"
         assert not server.adapters
+        steps = sum(len(played.steps) for played in counted.values())
+        checked = mismatch(run.config, RangeRequest(run.config.run), steps=2 * steps, rows=4)
+        assert checked.by_name["learner and server"].steps == checked.by_name["server and record"].steps == steps
+        checked.refuse_above(EXACT)
+        assert not server.adapters, "what was loaded for the check is unloaded"
     assert run.missing_objects() == []
 
 

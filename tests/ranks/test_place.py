@@ -46,3 +46,11 @@ def test_a_place_is_read_as_it_was_written() -> None:
 def test_what_no_launcher_would_set_is_refused_by_its_name(changes: dict[str, str], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         place_of(TORCHRUN | changes)
+
+
+def test_attempts_are_counted_where_all_ranks_are_on_one_machine() -> None:
+    """Elsewhere each machine's torchrun counts its own restarts."""
+    again = TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "2"}
+    assert place_of(again | {"LOCAL_WORLD_SIZE": "8"}) == Place(3, 8, 1, 2)
+    assert place_of(again | {"LOCAL_WORLD_SIZE": "4"}) == Place(3, 8, 1, 0)
+    assert place_of(again) == Place(3, 8, 1, 0)

@@ -2,13 +2,14 @@
 
 A learner reads a whole action in one pass; a worker writes it token after token, with keys and values kept, and takes
 logarithms in float64. At equal weights and equal sampling both must come to the same log-probability, and to the one
-that the worker recorded: else ρ is wrong in every update, without an error anywhere.
+that the worker recorded: else ρ is wrong in every update, without an error anywhere. A model server is asked for the
+same decisions again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import Any, Final
 
@@ -16,8 +17,10 @@ import numpy as np
 import torch
 
 from distrl.errors import PolicyError
+from distrl.offline.asked_server import AskedServer
 from distrl.policy.protocol import ImageFeatures, Policy, TrajectoryStep, trajectory_steps
 from distrl.policy.sampling import Sampling
+from distrl.rollout.episode import Observation
 from distrl.store.objects import CorruptObjectError, MissingObjectError, is_reference
 from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Step
 
@@ -27,14 +30,26 @@ SHARES: Final = (0.5, 0.9, 0.99)
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """The answer that a server gave when it was asked for a recorded decision again: its log-probabilities in nats.
+    repeated: it is the recorded action, token for token."""
+
+    learner: float
+    server: float
+    repeated: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Played:
-    """Step `number` of a record: log-probabilities of its action in nats. recorded: None where no policy acted."""
+    """Step `number` of a record: log-probabilities of its action in nats. recorded: None where no policy acted. again:
+    None where no server was asked."""
 
     position: LogPosition
     number: int
     learner: float
     worker: float
     recorded: float | None
+    again: Again | None = None
 
     @property
     def place(self) -> str:
@@ -59,13 +74,31 @@ class Differences:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    position: LogPosition
+    logged: LoggedTrajectory
     placed: TrajectoryStep
-    is_expert: bool
 
     @property
     def step(self) -> Step:
         return self.placed.step
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A step that can be played. pngs: the screenshots that it reads, its own last."""
+
+    sample: _Sample
+    pngs: list[bytes]
+
+    @property
+    def step(self) -> Step:
+        return self.sample.step
+
+    def observation(self) -> Observation:
+        """What the step was decided on."""
+        trajectory, number = self.sample.logged.trajectory, self.sample.placed.index
+        previous = tuple(step.action for step in trajectory.steps[:number])
+        *earlier, png = self.pngs
+        return Observation(trajectory.task, trajectory.attempt_id, number, png, previous, lambda: None, tuple(earlier))
 
 
 class Checked:
@@ -73,7 +106,7 @@ class Checked:
 
     image: PNG bytes. adapter: of a step's version, by its sha256. Both raise MissingObjectError for what is gone: those
     steps are counted in `skipped`, as are what is no image and actions that this policy cannot have written. rows: of a
-    batch.
+    batch. server: asked for each step again whose prompt these settings spell.
     """
 
     def __init__(
@@ -84,17 +117,14 @@ class Checked:
         image: Callable[[ObjectRef], bytes],
         adapter: Callable[[str], bytes],
         rows: int,
+        server: AskedServer | None = None,
     ) -> None:
         self._learner, self._worker, self._sampling = learner, worker, sampling
-        self._image, self._adapter, self._rows = image, adapter, rows
+        self._image, self._adapter, self._rows, self._server = image, adapter, rows, server
         self.skipped = 0
 
     def play(self, trajectories: Iterable[LoggedTrajectory]) -> Iterator[Played]:
-        samples = (
-            _Sample(logged.position, each, logged.trajectory.is_expert)
-            for logged in trajectories
-            for each in trajectory_steps(logged.trajectory)
-        )
+        samples = (_Sample(logged, each) for logged in trajectories for each in trajectory_steps(logged.trajectory))
         for sha256, some in groupby(samples, lambda sample: sample.step.version_sha256):
             try:
                 adapter = self._adapter(sha256)
@@ -103,12 +133,14 @@ class Checked:
                 continue
             for policy in (self._learner, self._worker):
                 policy.load(adapter)
+            server = self._server if self._server is not None and self._server.load(sha256, adapter) else None
             usable = self._seen(some)
             while batch := list(islice(usable, self._rows)):
-                yield from self._played(batch)
+                played = self._played(batch)
+                yield from (each for _, each in played) if server is None else self._again(server, played)
 
-    def _seen(self, samples: Iterable[_Sample]) -> Iterator[tuple[_Sample, list[bytes]]]:
-        """Those that can be played, with the screenshots that they read, their own last."""
+    def _seen(self, samples: Iterable[_Sample]) -> Iterator[_Seen]:
+        """Those that can be played."""
         for sample in samples:
             step = sample.step
             refs = [*sample.placed.earlier_screens(self._learner.earlier_screens), step.screenshot]
@@ -120,26 +152,60 @@ class Checked:
             except (MissingObjectError, CorruptObjectError):
                 self.skipped += 1
                 continue
-            yield sample, pngs
+            yield _Seen(sample, pngs)
 
-    def _played(self, batch: list[tuple[_Sample, list[bytes]]]) -> list[Played]:
+    def _played(self, batch: list[_Seen]) -> list[tuple[_Seen, Played]]:
         try:
-            return self._scored([sample for sample, _ in batch], [pngs for _, pngs in batch])
+            return list(zip(batch, self._scored(batch), strict=True))
         except PolicyError:  # one is no image, or was not written so: the others can still be played
             if len(batch) > 1:
                 return [played for each in batch for played in self._played([each])]
             self.skipped += 1
             return []
 
-    def _scored(self, batch: list[_Sample], pngs: list[list[bytes]]) -> list[Played]:
-        steps = [sample.step for sample in batch]
+    def _scored(self, batch: list[_Seen]) -> Iterator[Played]:
+        steps, pngs = [seen.step for seen in batch], [seen.pngs for seen in batch]
         with torch.no_grad():
-            learner = self._learner.score(steps, _features(self._learner, pngs), self._sampling).logprob.cpu().tolist()
             worker = self._worker.repeat(steps, _features(self._worker, pngs), self._sampling)
-        return [
-            Played(sample.position, sample.placed.index, one, other, None if sample.is_expert else sample.step.logprob)
-            for sample, one, other in zip(batch, learner, worker, strict=True)
-        ]
+        for seen, one, other in zip(batch, self._by_learner(steps, pngs), worker, strict=True):
+            logged, step = seen.sample.logged, seen.step
+            recorded = None if logged.trajectory.is_expert else step.logprob
+            yield Played(logged.position, seen.sample.placed.index, one, other, recorded)
+
+    def _again(self, server: AskedServer, played: list[tuple[_Seen, Played]]) -> Iterator[Played]:
+        """With what the server answers to those whose observation is that of the recorded prompt."""
+        observed = {each.place: seen.observation() for seen, each in played if self._spells(seen)}
+        answers = dict(zip(observed, server.decide(list(observed.values())), strict=True))
+        other = {
+            each.place: (replace(seen.step, action_ids=answers[each.place].action_ids), seen.pngs)
+            for seen, each in played
+            if each.place in answers and answers[each.place].action_ids != seen.step.action_ids
+        }
+        steps, pngs = [step for step, _ in other.values()], [pngs for _, pngs in other.values()]
+        scores = dict(zip(other, self._by_learner(steps, pngs) if other else [], strict=True))
+        for _, each in played:
+            if each.place not in answers:
+                yield each
+                continue
+            learner, repeated = scores.get(each.place, each.learner), each.place not in other
+            yield replace(each, again=Again(learner, answers[each.place].logprob, repeated))
+
+    def _by_learner(self, steps: list[Step], pngs: list[list[bytes]]) -> list[float]:
+        with torch.no_grad():
+            scored = self._learner.score(steps, _features(self._learner, pngs), self._sampling)
+        found: list[float] = scored.logprob.cpu().tolist()
+        return found
+
+    def _spells(self, seen: _Seen) -> bool:
+        """Whether the recorded prompt is the one that is written today of the step's task and actions."""
+        observation = seen.observation()
+        try:
+            prompt = self._learner.tokenizer.encode_prompt(
+                observation.task.instruction, observation.previous, observation.screen()
+            )
+        except PolicyError:
+            return False
+        return prompt == seen.step.prompt_ids
 
 
 def _features(policy: Policy, pngs: Iterable[Sequence[bytes]]) -> list[ImageFeatures]:
@@ -189,6 +255,14 @@ def report(played: Iterable[Played], checked: Checked) -> Report:
         "learner and worker": differences((each.place, each.learner, each.worker) for each in found),
         "learner and record": differences(
             (each.place, each.learner, each.recorded) for each in found if each.recorded is not None
+        ),
+        "learner and server": differences(
+            (each.place, each.again.learner, each.again.server) for each in found if each.again is not None
+        ),
+        "server and record": differences(
+            (each.place, each.again.server, each.recorded)
+            for each in found
+            if each.again is not None and each.again.repeated and each.recorded is not None
         ),
     }
     return Report({name: each for name, each in compared.items() if each is not None}, checked.skipped)

@@ -36,7 +36,7 @@ def serving(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
     Where it fails for good, its callers get PolicyEndedError, and so does `decider.check`.
     """
     torch.set_num_threads(config.worker.torch_threads)
-    with _local(config, sampling) if config.policy.server.endpoint is None else _served(config, sampling) as made:
+    with _local(config, sampling) if config.policy.server.endpoint is None else served(config, sampling) as made:
         yield made
 
 
@@ -54,8 +54,12 @@ def _local(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
 
 
 @contextmanager
-def _served(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
-    """No weights are loaded here; the base model's files are read for its tokenizer, and for its identity."""
+def served(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
+    """The policy of `config` at its model server, for the time of the block. sampling None: greedy.
+
+    No weights are loaded here; the base model's files are read for its tokenizer, and for its identity. Raises
+    ConfigError for a server that can load no adapters.
+    """
     from distrl.policy.vlm.chat import ChatForm
     from distrl.policy.vlm.tokenizer import VlmTokenizer
 

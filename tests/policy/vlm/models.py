@@ -44,17 +44,22 @@ CHATML: Final = (
 )
 
 
-def qwen25(directory: Path) -> None:
-    """Qwen2.5-VL: as many image tokens as the screenshot is large, and places in three dimensions."""
+def qwen25(directory: Path, head: int = 8) -> None:
+    """Qwen2.5-VL: as many image tokens as the screenshot is large, and places in three dimensions.
+
+    head: width of a head, a multiple of 8. Attention kernels of servers take some widths only.
+    """
     image, video, start, end = "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"
     words = tokenizer(["<|endoftext|>", "<|im_start|>", "<|im_end|>", start, end, image, video], eos="<|im_end|>")
     words.chat_template = CHATML.replace("IMAGE", f"{start}{image}{end}")
     words.save_pretrained(directory)
     Qwen2VLImageProcessorPil(min_pixels=56 * 56, max_pixels=28 * 28 * 12).save_pretrained(directory)
-    rope = {"type": "mrope", "mrope_section": [1, 1, 2]}
-    sight = {"depth": 1, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2, "out_hidden_size": 32}
+    rope = {"type": "mrope", "mrope_section": [head // 8, head // 8, head // 4]}
+    text = TEXT | {"hidden_size": head * TEXT["num_attention_heads"]}
+    sight = {"depth": 1, "hidden_size": 4 * head, "intermediate_size": 64, "num_heads": 2}
+    sight["out_hidden_size"] = text["hidden_size"]
     config = transformers.Qwen2_5_VLConfig(
-        text_config=dict(**TEXT, vocab_size=len(words) + SPARE, rope_scaling=rope, bos_token_id=None, eos_token_id=2),
+        text_config=dict(**text, vocab_size=len(words) + SPARE, rope_scaling=rope, bos_token_id=None, eos_token_id=2),
         vision_config=dict(**sight, fullatt_block_indexes=[0]),
         **{
             f"{name}_token_id": words.convert_tokens_to_ids(token)

@@ -86,7 +86,7 @@ class ChatForm:
         shown = iter(pictures)
         for message in messages:
             message["content"] = [
-                _image(processor.scaled(next(shown))) if part["type"] == "image" else part
+                _image(processor.resized(next(shown))) if part["type"] == "image" else part
                 for part in message["content"]
             ]
         return Question(messages, prompt, read, sizes[-1])

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import TCPStore
+from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.distributed.rendezvous import rendezvous
 
 from distrl.errors import DistrlError
@@ -155,6 +155,8 @@ def leave() -> None:
 def _join(place: Place, answer: timedelta, listener: socket | None) -> None:
     if listener is None:
         store, _, _ = next(rendezvous("env://", place.rank, place.world, timeout=answer))
+        # torchrun keeps its store when it starts ranks again, with the addresses of those that have ended.
+        store = PrefixStore(f"attempt-{place.attempt}", store)
     else:
         store = TCPStore(
             LOOPBACK,

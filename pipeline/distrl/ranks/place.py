@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from distrl.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,9 @@ class Place:
     world: int = 1
     local_rank: int = 0
     """Its number among the ranks of its machine."""
+    attempt: int = 0
+    """How often torchrun has started the ranks again, where all of them are on one machine. On several each machine
+    counts by itself, and 0 stands here."""
 
     @property
     def leads(self) -> bool:
@@ -41,7 +45,9 @@ def place_of(environ: Mapping[str, str]) -> Place | None:
         raise ConfigError("MASTER_ADDR", "is not set", "set it to the address of rank 0, as torchrun does")
     if world > 1:
         _number("MASTER_PORT", environ)
-    return Place(rank, world, _number("LOCAL_RANK", environ) if "LOCAL_RANK" in environ else 0)
+    local_rank = _number("LOCAL_RANK", environ) if "LOCAL_RANK" in environ else 0
+    alone = environ.get("LOCAL_WORLD_SIZE") == environ["WORLD_SIZE"] and RESTARTS in environ
+    return Place(rank, world, local_rank, _number(RESTARTS, environ) if alone else 0)
 
 
 def _number(name: str, environ: Mapping[str, str]) -> int:

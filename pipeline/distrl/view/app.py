@@ -27,7 +27,7 @@ from distrl.view import series as charts
 from distrl.view.answers import NotThereError, answer, explained, refusal
 from distrl.view.drawn import draws_of
 from distrl.view.episode import episode, screen_of, task
-from distrl.view.events import events_of
+from distrl.view.events import counts_of, events_of
 from distrl.view.filters import EpisodeFilter, Page, number
 from distrl.view.guard import PROBES
 from distrl.view.index import StaleIndexError
@@ -54,6 +54,7 @@ def application(runs: Runs, closing: Callable[[], bool], reports: Reports = NO_R
         Route(f"{run}/failures", api.failures),
         Route(f"{run}/devices", api.devices),
         Route(f"{run}/dead-letters", api.dead_letters),
+        Route(f"{run}/counts", api.counts),
         Route(f"{run}/events", events_of(runs, closing)),
         Route(f"{run}/tasks/{{task_id:path}}", api.task),
         Route(f"{run}/images/{{topic}}/{{place}}/{{which}}", api.image),
@@ -109,6 +110,9 @@ class _Api:
             details["notes"].append(f"the log is not read now: {failure.where}: {failure.what} ({failure.hint})")
         progress = {"done": indexing.done, "total": indexing.total} if indexing is not None else None
         return answer({**_row(shown), **details, "indexing": progress})
+
+    def counts(self, request: Request) -> Response:
+        return answer(counts_of(self._of(request)))
 
     def series(self, request: Request) -> Response:
         since, to = number(request.query_params, "from"), number(request.query_params, "to")

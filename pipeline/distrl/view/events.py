@@ -1,4 +1,7 @@
-"""Server-sent events: a page learns that its run's index has changed, and asks for what it shows."""
+"""Server-sent events: a page learns that its run's index has changed, and asks for what it shows.
+
+A browser has one stream, however many of its windows show a run; the others ask for the same counts (lib/live.js).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,6 @@ LOOK_S: Final = 0.5
 """How soon a change is sent; one message has all changes since the last."""
 COMMENT_S: Final = 15.0
 """A comment after so long without a change: a proxy closes a connection that says nothing."""
-COUNTED: Final = ("trajectories", "evaluations", "version", "updates", "dead_letters")
 
 
 def events_of(runs: Runs, closing: Callable[[], bool]) -> Callable[[Request], Awaitable[Response]]:
@@ -40,7 +42,7 @@ async def _stream(shown: ShownRun, closing: Callable[[], bool]) -> AsyncIterator
         revision = shown.follower.revision
         if revision != sent:
             with suppress(StaleIndexError):
-                found = await run_in_threadpool(_counts, shown)
+                found = await run_in_threadpool(counts_of, shown)
                 yield b"event: changed\ndata: " + msgspec.json.encode(found) + b"\n\n"
                 sent, quiet = revision, 0.0
         elif quiet >= COMMENT_S:
@@ -50,7 +52,7 @@ async def _stream(shown: ShownRun, closing: Callable[[], bool]) -> AsyncIterator
         quiet += LOOK_S
 
 
-def _counts(shown: ShownRun) -> dict[str, Any]:
+def counts_of(shown: ShownRun) -> dict[str, Any]:
+    """What an event has. Raises StaleIndexError."""
     with shown.index() as index:
-        found = queries.counts(index)
-    return {name: found[name] for name in COUNTED}
+        return queries.counts(index)

@@ -12,7 +12,7 @@ from typing import Final
 from distrl.config import Config
 
 AHEAD_KB: Final = 4_096
-"""Records that a reader holds before it fetches no more; a run has seven readers."""
+"""Records that a reader holds before it fetches no more; a run has a reader for each topic of `follow.INDEXED`."""
 FETCH_BYTES: Final = 65_536
 """Compressed records of one answer. A larger batch comes alone, so every record can be read."""
 

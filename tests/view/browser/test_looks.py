@@ -13,6 +13,7 @@ PLACES = {
     "versions": "#/RUN/versions",
     "version": "#/RUN/versions/2",
     "trajectories": "#/RUN/trajectories",
+    "more filters": "#/RUN/trajectories?device=x",
     "none": "#/RUN/trajectories?text=nothing",
     "episode": "#/RUN/trajectories/0:17/0",
     "hostile": "#/RUN/trajectories/0:5/2",

@@ -73,6 +73,15 @@ def test_what_is_not_there_is_explained(view: Watched, shown: Shown, place: str,
     expect(page.get_by_role("heading", name=title).first).to_be_visible()
 
 
+def test_a_list_without_episodes_names_the_command_that_says_what_the_run_does(
+    view: Watched, shown: Shown
+) -> None:
+    empty = re.compile(r"/trajectories\?")
+    view.page.route(empty, lambda route: route.fulfill(json={"total": 0, "upto": 0, "rows": []}))
+    view.open(f"#/{shown.run}/trajectories")
+    expect(view.page.locator(".state code")).to_have_text("distrl status")
+
+
 def test_a_picture_that_is_gone_says_why_and_the_rest_stays(view: Watched, shown: Shown) -> None:
     view.allowed = ("the server responded with a status of 404",)
     where = re.compile("/images/trajectories/0:7/")

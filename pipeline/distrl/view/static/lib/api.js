@@ -31,5 +31,6 @@ export const api = {
   deadLetters: (run, query, signal) => get(["runs", run, "dead-letters"], query, signal),
   reports: (signal) => get(["reports"], {}, signal),
   report: (id, signal) => get(["reports", id], {}, signal),
+  counts: (run, signal) => get(["runs", run, "counts"], {}, signal),
   eventsAddress: (run) => path(["runs", run, "events"]),
 };

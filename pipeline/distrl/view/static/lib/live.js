@@ -3,25 +3,86 @@
 import { api } from "./api.js";
 import { IS_EXPORT } from "./exported.js";
 
+// A browser opens six connections to a server and a stream holds one of them: one window of a browser has the stream,
+// and each other one asks.
+const STREAM = "distrl-events";
+const ASK_MS = 2000;
+
 /**
- * Follows a run until `signal` aborts. changed(counts): {trajectories, evaluations, version, updates, dead_letters};
- * state("live" | "waiting" | "still" | "exported"): waiting while the browser connects again,
- * still where the server refuses, exported where nothing ever changes.
+ * Follows a run until `signal` aborts, while its window is shown. changed(counts): {trajectories, evaluations,
+ * demonstrations, version, updates, dead_letters}; state("live" | "waiting" | "still" | "exported"): waiting while the
+ * server does not answer, still where it refuses, exported where nothing ever changes.
  */
 export function follow(run, signal, changed, state) {
   if (IS_EXPORT) {
     state("exported");
     return;
   }
+  let shown = null; // aborts when the window is hidden
+  let last = "";
+
+  function found(counts) {
+    const text = JSON.stringify(counts);
+    if (text !== last) changed(counts);
+    last = text;
+  }
+
+  function look() {
+    shown?.abort();
+    if (document.hidden || signal.aborted) return;
+    shown = new AbortController();
+    ask(shown.signal);
+  }
+
+  async function ask(until) {
+    if (await streamed(run, until, found, state)) return;
+    try {
+      found(await api.counts(run, until));
+      if (!until.aborted) state("live");
+    } catch (error) {
+      if (until.aborted) return;
+      const refused = error.status >= 400 && error.status < 500;
+      state(refused ? "still" : "waiting");
+      if (refused) return;
+    }
+    const timer = setTimeout(() => ask(until), ASK_MS);
+    until.addEventListener("abort", () => clearTimeout(timer));
+  }
+
+  document.addEventListener("visibilitychange", look, { signal });
+  signal.addEventListener("abort", look);
+  look();
+}
+
+/** Whether this window has the stream, which it then holds until `until` aborts. A page without TLS has no locks. */
+function streamed(run, until, found, state) {
+  return new Promise((answer) => {
+    if (!navigator.locks) return answer(false);
+    navigator.locks.request(STREAM, { ifAvailable: true }, (lock) => {
+      answer(lock !== null);
+      return lock === null || until.aborted ? null : new Promise((release) => stream(run, until, found, state, release));
+    });
+  });
+}
+
+/** Listens until `until` aborts, or the server refuses; then calls `release`. */
+function stream(run, until, found, state, release) {
   const source = new EventSource(api.eventsAddress(run));
   source.addEventListener("open", () => state("live"));
-  source.addEventListener("error", () => state(source.readyState === EventSource.CLOSED ? "still" : "waiting"));
+  source.addEventListener("error", () => {
+    const refused = source.readyState === EventSource.CLOSED;
+    state(refused ? "still" : "waiting");
+    if (refused) release();
+  });
   source.addEventListener("changed", (event) => {
     try {
-      changed(JSON.parse(event.data));
+      found(JSON.parse(event.data));
     } catch {
       // a line of another version of the server
     }
   });
-  signal.addEventListener("abort", () => source.close());
+  until.addEventListener("abort", () => {
+    source.close();
+    release();
+  });
 }

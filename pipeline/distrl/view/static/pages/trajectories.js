@@ -94,5 +94,6 @@ export function trajectories({ root, route, signal, title }) {
 function nothing(query, run) {
   const filtered = Object.keys(query).some((name) => !["sort", "order"].includes(name));
   if (filtered) return empty("No episode matches", "Fewer filters find more.", h("p", {}, h("a", { href: to.trajectories(run) }, "All episodes")));
-  return empty("No episode yet", "Episodes appear here when workers have played them. `distrl show` says what the run is doing.");
+  return empty("No episode yet", "Episodes appear here when workers have played them. ",
+    h("p", {}, h("code", {}, "distrl status"), " says what the run is doing."));
 }

@@ -43,7 +43,8 @@ SCROLL = """async ([pixels, frames]) => {
 }"""
 READY = """const ready = () => {
     const list = document.querySelector(".listing:not([aria-busy]) .rows");
-    return list !== null && list !== before && list.querySelector(".row-link") !== null && list.querySelector(".waiting") === null;
+    if (list === null || list === before) return false;
+    return list.querySelector(".row-link") !== null && list.querySelector(".waiting") === null;
   };
   const drawn = async () => { while (!ready()) await new Promise(requestAnimationFrame); };
 """

@@ -97,7 +97,7 @@ class _Api:
     def runs(self, request: Request) -> Response:
         shown, failed = self._runs.all()
         for each in shown:
-            each.follower.touch()
+            each.follower.refresh()
         problems = [{"run": name, "error": f"{e.where}: {e.what}", "fix": e.hint} for name, e in failed.items()]
         return answer({"runs": [_row(each) for each in shown], "problems": problems})
 
@@ -230,7 +230,12 @@ def _row(shown: ShownRun) -> dict[str, Any]:
     """A run in the list of runs; without what its index does not say yet."""
     config = shown.config
     base = config.policy.base_model
-    names = {"run": config.run, "algorithm": config.algorithm.type, "base_model": str(base) if base else "shipped"}
+    names = {
+        "run": config.run,
+        "algorithm": config.algorithm.type,
+        "base_model": str(base) if base else "shipped",
+        "reading": shown.follower.reading,
+    }
     try:
         with shown.index() as index:
             return {**names, **queries.run_row(index)}

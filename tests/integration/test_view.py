@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import math
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -17,18 +19,34 @@ from distrl import config as settings
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin
 from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.rights.grant import grant
 from distrl.rights.roles import ROLES
 from distrl.store.objects import open_store
 from distrl.train.roles import write_settings
+from distrl.view import follow
 from distrl.view.index import delete, reading
 from distrl.view.runs import Runs
 from distrl.view.server import ViewServer
 from secured import Secured, over_tls
 from view.asking import MOST_S, Answer, ask
-from view.world import APART_MS, BEGAN, DRAWN, HOSTILE, JUDGED, UPDATES, World, episode, letter, png, publish
+from view.world import (
+    APART_MS,
+    BEGAN,
+    DEMONSTRATIONS,
+    DRAWN,
+    GAMMAS,
+    HOSTILE,
+    JUDGED,
+    UPDATES,
+    World,
+    episode,
+    letter,
+    png,
+    publish,
+)
 
 TOKEN = "a-secret-of-the-tests"
 
@@ -105,9 +123,9 @@ def test_the_list_of_runs_counts_what_the_log_holds(served: Served, world: World
 
 def test_a_run_says_what_its_lists_may_be_filtered_by(served: Served, run: str) -> None:
     found = served.get(run).json
-    assert found["families"] == ["alarms", "toggle"]
+    assert found["families"] == [HOSTILE, "alarms", "toggle"]
     assert found["outcomes"] == {"success": 6, "failure": 12, "interrupted": 6}
-    assert len(found["devices"]) == 3
+    assert len(found["devices"]) == 4
     assert (found["indexing"], found["notes"]) == (None, [])
 
 
@@ -122,6 +140,8 @@ def test_a_run_says_what_its_lists_may_be_filtered_by(served: Served, run: str) 
         ("topic=trajectories&text=alarm%207%20to%20100%25", [7]),
         ("topic=trajectories&text=task_7", []),  # % and _ stand for themselves
         (f"topic=trajectories&from={BEGAN + 5 * APART_MS}&to={BEGAN + 7 * APART_MS}&order=asc", [5, 6]),
+        ("topic=trajectories&from_offset=8&to_offset=10&order=asc", [8, 9]),
+        ("topic=trajectories&mode=wrong%20goal&order=asc&limit=2", [1, 2]),
         ("topic=demonstrations", [0]),
     ],
 )
@@ -204,6 +224,8 @@ def test_hostile_text_comes_out_as_it_is_and_as_nothing_else(served: Served, run
     assert (found.json["instruction"], found.json["note"], found.json["reason"]) == (HOSTILE, HOSTILE, HOSTILE)
     (row,) = served.get(f"{run}/trajectories?text={quote(HOSTILE)}&topic=trajectories").json["rows"]
     assert row["instruction"] == HOSTILE
+    for name in ("device", "worker", "suite", "family"):
+        assert served.get(f"{run}/trajectories?{name}={quote(HOSTILE)}").json["rows"] == [row]
     task = served.get(f"{run}/tasks/{quote('evil/' + HOSTILE, safe='')}").json
     assert (task["task"]["task_id"], len(task["attempts"])) == ("evil/" + HOSTILE, 1)
 
@@ -233,6 +255,7 @@ def test_an_image_is_the_stored_one_and_is_asked_for_once(served: Served, run: s
     [
         "runs/no-such-run", "{run}/versions/99", "{run}/trajectories/0:99999", "{run}/trajectories/7:0",
         "{run}/settings/0:0", "{run}/trajectories/none", "{run}/tasks/no-such-task", "nothing",
+        "{run}/trajectories.dlq/0:99", "{run}/trajectories.dlq/x",
         "{run}/images/trajectories/0:9/4", "{run}/images/trajectories/0:9/-1",
     ],
 )  # fmt: skip
@@ -264,10 +287,14 @@ def test_versions_come_newest_first_with_what_they_learned(served: Served, run: 
     one = served.get(f"{run}/versions/1").json
     assert (one["parent"], one["updates"], one["trajectories"]) == (0, 4, 16)
     assert one["parent_sha256"] == hashlib.sha256(b"0").hexdigest()
-    learned = {"from": 8, "to": 16, "trajectories": 8, "success": 2, "suites": {"home": 8}}
-    assert one["learned_from"] == learned
+    learned = {"from": 8, "to": 16, "episodes": 8, "success": 2, "suites": {"home": 8}}
+    none = {"from": 1, "to": 1, "episodes": 0, "success": 0, "suites": {}}
+    assert one["learned_from"] == {"trajectories": learned, "demonstrations": none}
+    demonstrated = {"from": 0, "to": DEMONSTRATIONS, "episodes": 1, "success": 1, "suites": {"home": 1}}
+    assert served.get(f"{run}/versions/0").json["learned_from"]["demonstrations"] == demonstrated
     two = served.get(f"{run}/versions/2").json
     assert [(each["split"], each["rate"]) for each in two["evaluations"]] == [("validation", 0.75)]
+    assert [each["settings"]["algorithm.gamma"] for each in (one, two)] == list(GAMMAS)
 
 
 def test_failures_devices_and_dead_letters(served: Served, run: str) -> None:
@@ -281,6 +308,9 @@ def test_failures_devices_and_dead_letters(served: Served, run: str) -> None:
     letters = served.get(f"{run}/dead-letters").json
     assert (letters["total"], letters["rows"][0]["from_offset"], letters["rows"][0]["copies"]) == (1, 77, 2)
     assert HOSTILE.split("\x00")[0] in letters["rows"][0]["reason"]
+    (row,) = letters["rows"]
+    for place in ("0:0", "0:1"):  # the record and its copy
+        assert served.get(f"{run}/trajectories.dlq/{place}").json == row
 
 
 def test_a_record_that_comes_is_announced_and_listed(served: Served, world: World, run: str) -> None:
@@ -298,6 +328,42 @@ def test_a_record_that_comes_is_announced_and_listed(served: Served, world: Worl
     assert b'"dead_letters":2' in after
     connection.close()
     assert served.get(f"{run}/dead-letters").json["total"] == 2
+
+
+def test_a_list_of_runs_reads_each_to_its_end_and_follows_none(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[LogReader] = []
+    closed: list[LogReader] = []
+
+    class Counted(LogReader):
+        def __enter__(self) -> LogReader:
+            opened.append(self)
+            return super().__enter__()
+
+        def __exit__(self, *error: Any) -> None:
+            super().__exit__(*error)
+            closed.append(self)
+
+    monkeypatch.setattr(follow, "LogReader", Counted)
+    monkeypatch.setattr(follow, "FRESH_S", math.inf)
+    stack = world.config.stack.model_copy(update={"cache": tmp_path})
+
+    def listed(served: Served) -> None:
+        """Ask for the list until no run is read any more, and all readers are closed."""
+        deadline = time.monotonic() + MOST_S
+        while served.get("runs").json["runs"][0]["reading"] or len(closed) < len(opened):
+            assert time.monotonic() < deadline, (len(opened), len(closed))
+            time.sleep(0.05)
+
+    with serving(world.config.model_copy(update={"stack": stack})) as served:
+        listed(served)
+        assert len(opened) == len(follow.INDEXED)
+        monkeypatch.setattr(follow, "FRESH_S", 0.0)
+        assert served.get("runs").json["runs"][0]["reading"]
+        monkeypatch.setattr(follow, "FRESH_S", math.inf)
+        listed(served)
+        assert len(opened) == 2 * len(follow.INDEXED)
 
 
 def overwrite(path: Path) -> None:

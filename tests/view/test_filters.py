@@ -8,8 +8,9 @@ from pathlib import Path
 import factories
 import pytest
 from distrl.errors import ConfigError
+from distrl.types import Outcome
 from distrl.view import queries
-from distrl.view.filters import EQUAL, MOST_ROWS, ORDERS, SORTED, EpisodeFilter, Page
+from distrl.view.filters import EQUAL, MOST_ROWS, NO_STEPS, ORDERS, RANGES, SORTED, EpisodeFilter, Page
 from distrl.view.index import IndexWriter, reading
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +40,25 @@ def test_a_text_is_found_as_it_is_written(path: Path, text: str) -> None:
     assert found(path, text=text) == [text]
 
 
-@given(st.dictionaries(st.sampled_from([*EQUAL, "text", "version", "from", "to", "sort", "order"]), st.text()))
+def test_failures_without_steps_are_a_mode_of_their_own(tmp_path: Path) -> None:
+    records = [
+        factories.trajectory(factories.task(name, instruction=name), steps, outcome=outcome)
+        for name, steps, outcome in (
+            ("stood still", (), Outcome.FAILURE),
+            ("gave up", (factories.STEP,), Outcome.FAILURE),
+            ("was done", (), Outcome.SUCCESS),
+        )
+    ]
+    with closing(IndexWriter(tmp_path / "run.sqlite", TOPICS)) as index:
+        index.add(batch(records))
+    assert found(tmp_path / "run.sqlite", mode=NO_STEPS) == ["stood still"]
+    assert found(tmp_path / "run.sqlite", mode="stuck midway") == ["gave up"]
+    with reading(tmp_path / "run.sqlite") as connection:
+        failed = queries.failures(connection, None)
+    assert {each["name"]: each["count"] for each in failed["classes"]} == {NO_STEPS: 1, "stuck midway": 1}
+
+
+@given(st.dictionaries(st.sampled_from([*EQUAL, *dict(RANGES), "text", "version", "sort", "order"]), st.text()))
 def test_any_parameters_give_a_list_or_a_refusal(path: Path, asked: dict[str, str]) -> None:
     with reading(path) as connection:
         try:
@@ -58,7 +77,7 @@ def test_every_column_sorts_in_both_orders(path: Path, column: str, order: str) 
 @pytest.mark.parametrize(
     "asked",
     [{"sort": "rowid"}, {"order": "up"}, {"version": "one"}, {"from": "-1"}, {"to": "1e9"}, {"version": "-3"},
-     {"from": "9" * 30}, {"topic": "settings"}, {"version": "²"}],
+     {"from": "9" * 30}, {"from_offset": "-1"}, {"topic": "settings"}, {"version": "²"}],
 )  # fmt: skip
 def test_what_is_malformed_is_refused_with_what_is_allowed(asked: dict[str, str]) -> None:
     with pytest.raises(ConfigError):

@@ -17,7 +17,8 @@ from distrl.config import Config
 from distrl.errors import WireError
 from distrl.judge import verdict_log
 from distrl.judge.question import Verdict
-from distrl.runs.recorded import join
+from distrl.runs.recorded import append, join
+from distrl.runs.settings import learning_fingerprint
 from distrl.store.folders import VERDICTS
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import (
@@ -50,6 +51,10 @@ TYPE = Action(ActionKind.TYPE, text=HOSTILE)
 DONE = Action(ActionKind.COMPLETE)
 OUTCOMES = (Outcome.SUCCESS, Outcome.FAILURE, Outcome.FAILURE, Outcome.INTERRUPTED)
 UPDATES = 6
+DEMONSTRATIONS = 1
+"""Those that the first update folds."""
+GAMMAS = (0.97, 0.9)
+"""`algorithm.gamma` of versions 0 and 1, and of version 2."""
 DRAWN = 17
 """Offset of the trajectory that updates draw."""
 JUDGED = (("vlm:a-model", Outcome.SUCCESS, "the alarm is set"), ("vlm:an-other", Outcome.FAILURE, HOSTILE))
@@ -107,7 +112,14 @@ def episode(store: ObjectStore, number: int, actions: Iterable[Action] = (TAP, S
         finished_at=began + 5_000,
     )
     return (
-        replace(made, note=HOSTILE, reason=HOSTILE, task=replace(made.task, task_id="evil/" + HOSTILE))
+        replace(
+            made,
+            note=HOSTILE,
+            reason=HOSTILE,
+            device=HOSTILE,
+            worker=HOSTILE,
+            task=replace(made.task, task_id="evil/" + HOSTILE, suite=HOSTILE, family=HOSTILE),
+        )
         if number == 5
         else made
     )
@@ -117,6 +129,8 @@ def publish(config: Config, count: int = 24) -> World:
     """Write the run: a demonstration, `count` trajectories, three versions, six updates, evaluations, dead letters."""
     topic_admin.ensure(config)
     join(config, None, "learner", ("a test",))
+    later = config.model_copy(update={"algorithm": config.algorithm.model_copy(update={"gamma": GAMMAS[1]})})
+    append(later, "learner", ("a test",), {"algorithm.gamma": GAMMAS[1]}, is_change=True)
     store = open_store(config.store)
     played = tuple(episode(store, number) for number in range(count))
     said = verdict_log.Episode(VERDICTS.of(config.run), "trajectories", 0, DRAWN)
@@ -140,10 +154,11 @@ def publish(config: Config, count: int = 24) -> World:
         letter(config, producer, 77)
     with Journal(config) as journal:
         for u in range(UPDATES):
-            mark = Watermark(topic_name(config.run, "trajectories"), 0, min(count, 4 * (u + 1)))
-            journal.append(Update(u, (mark,), "f", BEGAN + u * 40_000))
+            folded = {"trajectories": min(count, 4 * (u + 1)), "demonstrations": DEMONSTRATIONS}
+            marks = tuple(Watermark(topic_name(config.run, topic), 0, end) for topic, end in folded.items())
+            journal.append(Update(u, marks, "f", BEGAN + u * 40_000))
         for number in range(3):
-            publish_version(journal, number)
+            publish_version(journal, number, learning_fingerprint(config if number < 2 else later))
     return World(config, played, evaluations)
 
 
@@ -161,10 +176,14 @@ def drawn() -> list[Draws]:
     ]
 
 
-def publish_version(journal: Journal, number: int) -> None:
+def publish_version(journal: Journal, number: int, fingerprint: str) -> None:
     adapter = ObjectRef("adapters/a", hashlib.sha256(str(number).encode()).hexdigest(), 1000 + number)
     at = BEGAN + number * 8 * APART_MS
-    journal.publish_version(factories.version(number, update=2 * number + 1, adapter=adapter, published_at=at))
+    journal.publish_version(
+        factories.version(
+            number, update=2 * number + 1, adapter=adapter, published_at=at, config_fingerprint=fingerprint
+        )
+    )
 
 
 def evaluated(store: ObjectStore, version: int, number: int) -> Evaluation:

@@ -30,7 +30,7 @@ from distrl.view.episode import episode, screen_of, task
 from distrl.view.events import counts_of, events_of
 from distrl.view.filters import EpisodeFilter, Page, number
 from distrl.view.guard import PROBES
-from distrl.view.index import StaleIndexError
+from distrl.view.index import DEAD_LETTERS, StaleIndexError
 from distrl.view.reports import Reports
 from distrl.view.runs import Runs, ShownRun
 
@@ -59,6 +59,7 @@ def application(runs: Runs, closing: Callable[[], bool], reports: Reports = NO_R
         Route(f"{run}/tasks/{{task_id:path}}", api.task),
         Route(f"{run}/images/{{topic}}/{{place}}/{{which}}", api.image),
         Route(f"{run}/verdicts/{{topic}}/{{place}}", api.verdicts),
+        Route(f"{run}/{DEAD_LETTERS}/{{place}}", api.dead_letter),
         Route(f"{run}/{{topic}}/{{place}}", api.episode),
         Route("/api/reports", api.reports),
         Route("/api/reports/{report}", api.report),
@@ -97,7 +98,7 @@ class _Api:
     def runs(self, request: Request) -> Response:
         shown, failed = self._runs.all()
         for each in shown:
-            each.follower.touch()
+            each.follower.refresh()
         problems = [{"run": name, "error": f"{e.where}: {e.what}", "fix": e.hint} for name, e in failed.items()]
         return answer({"runs": [_row(each) for each in shown], "problems": problems})
 
@@ -153,6 +154,15 @@ class _Api:
         page = Page.of(request.query_params)
         with self._of(request).index() as index:
             return answer(queries.dead_letters(index, page))
+
+    def dead_letter(self, request: Request) -> Response:
+        shown, text = self._of(request), request.path_params["place"]
+        place = place_of(text)
+        with shown.index() as index:
+            found = queries.dead_letter(index, *place) if place is not None else None
+        if found is None:
+            raise NotThereError(f"{DEAD_LETTERS}/{text[:40]}", "no dead letter is there", "see the list: dead-letters")
+        return answer(found)
 
     def task(self, request: Request) -> Response:
         shown, task_id = self._of(request), request.path_params["task_id"]
@@ -230,7 +240,12 @@ def _row(shown: ShownRun) -> dict[str, Any]:
     """A run in the list of runs; without what its index does not say yet."""
     config = shown.config
     base = config.policy.base_model
-    names = {"run": config.run, "algorithm": config.algorithm.type, "base_model": str(base) if base else "shipped"}
+    names = {
+        "run": config.run,
+        "algorithm": config.algorithm.type,
+        "base_model": str(base) if base else "shipped",
+        "reading": shown.follower.reading,
+    }
     try:
         with shown.index() as index:
             return {**names, **queries.run_row(index)}

@@ -18,6 +18,12 @@ LARGEST: Final = 2**53 - 1
 """What a browser's numbers hold; SQLite's hold more."""
 EQUAL: Final = ("topic", "outcome", "suite", "family", "split", "device", "worker", "task_id", "mode")
 """Columns that a parameter of the same name compares with its value."""
+NO_STEPS: Final = "no steps"
+"""In place of a mode: a failure without steps has none."""
+MODE: Final = f"coalesce(mode, iif(outcome = 'failure', '{NO_STEPS}', NULL))"
+RANGES: Final = (
+    ("from", "finished_at >="), ("to", "finished_at <"), ("from_offset", '"offset" >='), ("to_offset", '"offset" <'),
+)  # fmt: skip
 SORTED: Final = ("finished_at", "steps", "lag", "version_last", "outcome", "family", "instruction")
 ORDERS: Final = {"asc": "ASC", "desc": "DESC"}
 NULLS: Final = {"ASC": " NULLS LAST", "DESC": ""}
@@ -52,7 +58,7 @@ class EpisodeFilter:
     def of(cls, asked: Mapping[str, str]) -> EpisodeFilter:
         """Raises ConfigError for a parameter that is malformed."""
         terms: list[tuple[str, tuple[str | int, ...]]] = [
-            (f"{name} = ?", (asked[name],)) for name in EQUAL if asked.get(name)
+            (f"{MODE if name == 'mode' else name} = ?", (asked[name],)) for name in EQUAL if asked.get(name)
         ]
         if asked.get("topic"):
             one_of("topic", asked["topic"], SEARCHED)
@@ -62,10 +68,10 @@ class EpisodeFilter:
         if asked.get("text"):
             wanted = f"%{_escaped(asked['text'])}%"
             terms.append(("(instruction LIKE ? ESCAPE '\\' OR task_id LIKE ? ESCAPE '\\')", (wanted, wanted)))
-        for name, comparison in (("from", ">="), ("to", "<")):
-            at = number(asked, name)
-            if at is not None:
-                terms.append((f"finished_at {comparison} ?", (at,)))
+        for name, comparison in RANGES:
+            bound = number(asked, name)
+            if bound is not None:
+                terms.append((f"{comparison} ?", (bound,)))
         upto = number(asked, "upto")
         if upto is not None:
             terms.append(("rowid <= ?", (upto,)))

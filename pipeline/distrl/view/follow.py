@@ -1,13 +1,15 @@
 """Keeps the index of one run up to date: reads the log from the watermarks to its end, then follows it while asked for.
 
-A RunFollower owns one thread. It holds readers only while somebody looks at the run: a broker may have a hundred runs,
-and each reader is a client. Errors of the broker are kept for the pages to show, and it tries again.
+A RunFollower owns one thread. It holds readers only while somebody looks at the run, or up to the log's end where a
+list wants its counts: a broker may have a hundred runs, and each reader is a client. Errors of the broker are there for
+the pages to show, and it tries again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -39,6 +41,8 @@ SLICE_S: Final = 0.1
 """Wait on one topic before the next, so that a record is in the index within a second."""
 ACTIVE_S: Final = 60.0
 """So long after the last request a run is followed."""
+FRESH_S: Final = 15.0
+"""So long after the log was read to its end, a list of runs is content with that."""
 AGAIN_S: Final = 5.0
 """Pause after an error of the broker."""
 AT_ONCE = threading.Semaphore(2)
@@ -75,8 +79,10 @@ class RunFollower:
         """Changes where the index is made again, so that what was read of the log before may be of another one."""
         self.caught_up = threading.Event()
         """Set once the index was at the log's end, or could not be brought there."""
+        self.reading = True
+        """Whether it reads to the log's end now, or will at once."""
         self._asked = threading.Event()
-        self._until = time.monotonic() + ACTIVE_S
+        self._until = self._read_at = -math.inf
         self._closing = threading.Event()
         self._thread = SupervisedThread(self._run, f"view {config.run}", self._ended)
 
@@ -84,6 +90,13 @@ class RunFollower:
         """Somebody looks at the run: follow it."""
         self._until = time.monotonic() + ACTIVE_S
         self._asked.set()
+
+    def refresh(self) -> None:
+        """Somebody wants the counts as they are about now: read the log to its end, and no further."""
+        age_s = time.monotonic() - max(self._until, self._read_at)
+        if age_s > FRESH_S and not (self.reading or self._closing.is_set()):
+            self.reading = True
+            self._asked.set()
 
     def stop(self) -> None:
         """Have the thread end, and do not wait for it: it may wait for the turn of another that is to be stopped."""
@@ -118,10 +131,12 @@ class RunFollower:
         self.failure = StoreError(
             str(self.path), f"the index is not extended any more ({error})", "start `distrl view` again"
         )
+        self.reading = False
         self.caught_up.set()
 
     def _again(self, why: Exception) -> None:
         LOG.info("the index is made again: %s", why)
+        self.reading = True
         self.generation += 1
         self.indexing = Indexing(0, 0)
 
@@ -131,6 +146,8 @@ class RunFollower:
                 readers = self._open(index, opened)
                 self._read_to_end(index, readers)
             self.indexing, self.failure = None, None
+            self._read_at = time.monotonic()
+            self.reading = False
             self.caught_up.set()
             while time.monotonic() < self._until and not self._closing.is_set():
                 index.refuse_replaced()

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from distrl.evaluate.curves import wilson
 from distrl.types import Outcome
-from distrl.view.filters import EpisodeFilter, Page
+from distrl.view.filters import NO_STEPS, EpisodeFilter, Page
+from distrl.view.index import DEAD_LETTERS
 
 Row = dict[str, Any]
 
@@ -245,7 +246,7 @@ def failures(connection: sqlite3.Connection, version: int | None) -> Row:
         "n": n,
         "classes": [
             {
-                "name": mode or "no steps",
+                "name": mode or NO_STEPS,
                 "count": count,
                 "share": count / n,
                 "examples": examples("mode IS :mode", mode=mode),
@@ -268,14 +269,26 @@ def failures(connection: sqlite3.Connection, version: int | None) -> Row:
     }  # fmt: skip
 
 
+DEAD_LETTER: Final = (
+    'partition, min("offset") AS "offset", at, reason, from_topic, from_partition, from_offset, bytes, '
+    "count(*) AS copies"
+)
+
+
 def dead_letters(connection: sqlite3.Connection, page: Page) -> Row:
     (total,) = connection.execute(f"SELECT count(*) FROM (SELECT 1 {LETTER})").fetchone()
     found = connection.execute(
-        f'SELECT partition, min("offset") AS "offset", at, reason, from_topic, from_partition, from_offset, bytes, '
-        f"count(*) AS copies {LETTER} ORDER BY at DESC, 2 DESC LIMIT ? OFFSET ?",
-        (page.limit, page.offset),
+        f"SELECT {DEAD_LETTER} {LETTER} ORDER BY at DESC, 2 DESC LIMIT ? OFFSET ?", (page.limit, page.offset)
     )
-    return {"total": total, "rows": [{"topic": "trajectories.dlq", **dict(row)} for row in found]}
+    return {"total": total, "rows": [{"topic": DEAD_LETTERS, **dict(row)} for row in found]}
+
+
+def dead_letter(connection: sqlite3.Connection, partition: int, offset: int) -> Row | None:
+    """The row of the list whose record has a dead letter at that place, which may be a copy; None where none has."""
+    row = connection.execute(
+        f'SELECT {DEAD_LETTER} {LETTER} HAVING sum(partition = ? AND dead_letters."offset" = ?)', (partition, offset)
+    ).fetchone()
+    return None if row is None else {"topic": DEAD_LETTERS, **dict(row)}
 
 
 def column(rows: Iterable[Row], name: str) -> list[Any]:

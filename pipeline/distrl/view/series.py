@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from distrl.evaluate.curves import percentile
 from distrl.view import figures
+from distrl.view.drawn import LEARNED
 from distrl.view.filters import Page
 from distrl.view.queries import Row, columns, parsed, rate, scores, version_scores
 
@@ -121,9 +122,11 @@ def versions(connection: sqlite3.Connection, page: Page) -> Row:
     return {"total": total, "rows": [_version(row, scored) for row in found]}
 
 
-VERSION: Final = (
-    'version, parent, at, sha256, size, "update" + 1 AS updates, "update", base_model_sha256, fingerprint, '
-    '(SELECT max(trajectories) FROM updates WHERE u <= versions."update") AS trajectories'
+VERSION: Final = ", ".join(
+    [
+        'version, parent, at, sha256, size, "update" + 1 AS updates, "update", base_model_sha256, fingerprint',
+        *(f'(SELECT max({topic}) FROM updates WHERE u <= versions."update") AS {topic}' for topic in LEARNED),
+    ]
 )
 
 
@@ -141,12 +144,6 @@ def version(connection: sqlite3.Connection, number: int) -> Row | None:
     parent = connection.execute(
         f"SELECT {VERSION} FROM versions WHERE version = ?", [-1 if row["parent"] is None else row["parent"]]
     ).fetchone()
-    since, to = (parent["trajectories"] or 0) if parent else 0, row["trajectories"] or 0
-    learned = connection.execute(
-        "SELECT suite, count(*) AS n, sum(outcome = 'success') AS won FROM episodes "
-        'WHERE topic = \'trajectories\' AND "offset" >= ? AND "offset" < ? GROUP BY suite',
-        (since, to),
-    ).fetchall()
     groups = connection.execute(
         "SELECT DISTINCT split, suite FROM episodes WHERE topic = 'evaluations' AND evaluated = ? ORDER BY 1, 2",
         [number],
@@ -155,13 +152,26 @@ def version(connection: sqlite3.Connection, number: int) -> Row | None:
         **_version(row, {each["version"]: each for each in version_scores(connection)}),
         "parent_sha256": parent["sha256"] if parent else None,
         "learned_from": {
-            "from": since,
-            "to": to,
-            "trajectories": sum(each["n"] for each in learned),
-            "success": sum(each["won"] for each in learned),
-            "suites": {each["suite"]: each["n"] for each in learned},
+            topic: _learned(connection, topic, (parent[topic] or 0) if parent else 0, row[topic] or 0)
+            for topic in LEARNED
         },
         "evaluations": [each for split, suite in groups for each in scores(connection, split, suite, number)],
+    }
+
+
+def _learned(connection: sqlite3.Connection, topic: str, since: int, to: int) -> Row:
+    """Episodes of a topic at the offsets [since, to)."""
+    found = connection.execute(
+        "SELECT suite, count(*) AS n, sum(outcome = 'success') AS won FROM episodes "
+        'WHERE topic = ? AND "offset" >= ? AND "offset" < ? GROUP BY suite',
+        (topic, since, to),
+    ).fetchall()
+    return {
+        "from": since,
+        "to": to,
+        "episodes": sum(each["n"] for each in found),
+        "success": sum(each["won"] for each in found),
+        "suites": {each["suite"]: each["n"] for each in found},
     }
 
 

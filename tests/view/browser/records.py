@@ -34,13 +34,12 @@ def long_episode(config: Config) -> None:
         producer.publish("demonstrations", LONG_TASK, replace(made, finished_at=BEGAN + LONG_STEPS)).result(60)
 
 
-def more(config: Config, first: int, count: int) -> None:
-    """Trajectories number `first` and on, as a run that trains writes them."""
+def more(config: Config, first: int, count: int, topic: str = "trajectories") -> None:
+    """Episodes number `first` and on, as a run that trains writes them."""
     store = open_store(config.store)
     with RecordProducer(config, "a-test") as producer:
         waiting = [
-            producer.publish("trajectories", f"task-{number}", episode(store, number))
-            for number in range(first, first + count)
+            producer.publish(topic, f"task-{number}", episode(store, number)) for number in range(first, first + count)
         ]
         for each in waiting:
             each.result(30)

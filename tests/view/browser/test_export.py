@@ -14,10 +14,11 @@ from view.browser.conftest import DESKTOP, PHONE, Shown, opened_at
 from view.browser.records import ended_at
 from view.browser.test_journey import assert_drawn_at, whole
 from view.browser.test_looks import PLACES
-from view.browser.test_texts import SEEN
+from view.browser.test_texts import SEEN, opens_a_dead_letter
+from view.browser.test_version import leads_to_what_it_learned_from
 from view.browser.watched import Watched
 from view.exporting import exported, served_files
-from view.world import DRAWN, JUDGED, UPDATES
+from view.world import DRAWN, HOSTILE, JUDGED, UPDATES
 
 BOUNDED = 6
 
@@ -108,6 +109,9 @@ QUERIES: tuple[dict[str, object], ...] = (
     {"sort": "outcome", "order": "desc"},
     {"sort": "steps", "order": "desc"},
     {"mode": "wrong goal"},
+    {"mode": "no steps"},
+    {"topic": "trajectories", "from_offset": 8, "to_offset": 16},
+    {"device": HOSTILE, "worker": HOSTILE, "suite": HOSTILE, "family": HOSTILE},
 )
 
 
@@ -172,6 +176,14 @@ def test_a_task_and_hostile_text_are_shown(view: Watched, files: Shown) -> None:
     expect(page.get_by_role("heading", name="1 attempt")).to_be_visible()
 
 
+def test_a_version_leads_to_what_it_learned_from(view: Watched, files: Shown) -> None:
+    leads_to_what_it_learned_from(view, files)
+
+
+def test_a_dead_letter_has_a_permalink(view: Watched, files: Shown) -> None:
+    opens_a_dead_letter(view, files)
+
+
 def test_a_zoomed_time_shows_what_is_of_it(view: Watched, files: Shown) -> None:
     page = view.open(f"#/{files.run}?from={ended_at(8)}&to={ended_at(20)}")
     expect(page.get_by_role("group", name="Success while collecting").locator(".u-over")).to_be_visible()
@@ -187,6 +199,7 @@ def test_a_zoomed_time_shows_what_is_of_it(view: Watched, files: Shown) -> None:
         ("#/no-such-run", "This is not there"),
         ("#/RUN/versions/99", "This is not there"),
         ("#/RUN/trajectories/0:9999", "This is not there"),
+        ("#/RUN/trajectories.dlq/0:99", "This is not there"),
         ("#/RUN/tasks/none", "This is not there"),
         ("#/RUN/trajectories?version=x", "This could not be loaded"),
         ("#/RUN/failures?version=1", "This could not be loaded"),

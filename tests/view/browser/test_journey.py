@@ -48,7 +48,9 @@ def test_from_the_trend_to_the_tap_on_a_screenshot_and_back(view: Watched, shown
 
     plot.focus()
     page.keyboard.press("End")
-    expect(page.locator(".plot-figure").first.locator(".readout")).to_contain_text("version 2: 75 %")
+    readout = page.locator(".plot-figure").first.locator(".readout")
+    expect(readout).to_contain_text("version 2: 75 %")
+    expect(page.get_by_role("status").and_(page.locator("#announce"))).to_have_text(readout.inner_text())
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Version 2", exact=True)).to_be_visible()
     view.settled()
@@ -140,6 +142,11 @@ def test_with_the_keyboard_alone_from_the_list_through_an_episode(view: Watched,
     expect(page.get_by_role("heading", name="set alarm 2 to 100%")).to_be_visible()
     page.keyboard.press("[")
     expect(page.get_by_role("heading", name="set alarm 1 to 100%")).to_be_visible()
+    page.keyboard.press("n")
+    expect(page.get_by_role("heading", name="set alarm 2 to 100%")).to_be_visible()
+    page.keyboard.press("p")
+    expect(page.get_by_role("heading", name="set alarm 1 to 100%")).to_be_visible()
+    expect(page.get_by_text("p n, or [ ], previous and next episode")).to_be_visible()
 
 
 def test_a_permalink_opens_the_very_step(view: Watched, shown: Shown) -> None:

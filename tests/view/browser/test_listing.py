@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from view.browser.conftest import DESKTOP, Shown, opened
-from view.browser.records import more
+from view.browser.records import ended_at, more
 from view.browser.watched import Watched
+from view.world import HOSTILE
 
 MANY = 1_500
 MOST_ROWS = 60
 """In the document at a time, of a window of 800 px."""
+LOCAL = "ms => new Date(ms - new Date(ms).getTimezoneOffset() * 60000).toISOString().slice(0, 19)"
 
 
 def test_filters_are_in_the_address_and_back_undoes_them(view: Watched, shown: Shown) -> None:
@@ -34,6 +37,56 @@ def test_filters_are_in_the_address_and_back_undoes_them(view: Watched, shown: S
     expect(page.locator("select[name=topic]")).to_have_value("")
     page.go_back()
     expect(total).to_have_text("42 episodes")
+
+
+CONTROLS = {
+    "suite": (HOSTILE, 1),
+    "family": ("toggle", 30),
+    "split": ("validation", 16),
+    "mode": ("wrong goal", 20),
+    "version": (1, 8),
+    "device": ("127.0.0.1:26001", 14),
+    "worker": ("worker-1", 19),
+    "from": (ended_at(20), 21),
+    "to": (ended_at(4), 5),
+    "from_offset": (16, 8),
+    "to_offset": (2, 6),
+    "sort": ("steps", "do very many things"),
+    "order": ("asc", "set alarm 0 "),
+}
+"""What each is set to, and how many episodes there are then, or which one is the first."""
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_control_of_the_list_filters_or_sorts_it(view: Watched, shown: Shown, name: str) -> None:
+    value, wanted = CONTROLS[name]
+    page = view.open(f"#/{shown.run}/trajectories")
+    expect(page.locator(".total")).to_have_text("42 episodes")
+    control = page.locator(f".filters [name={name}]")
+    if not control.is_visible():
+        page.get_by_text("More filters").click()
+    written = str(value)
+    if name in ("from", "to"):
+        written = page.evaluate(LOCAL, value)
+    if control.evaluate("each => each.tagName") == "SELECT":
+        control.select_option(written)
+    else:
+        control.fill(written)
+    for _ in range(2):
+        if isinstance(wanted, int):
+            expect(page.locator(".total")).to_have_text("1 episode" if wanted == 1 else f"{wanted} episodes")
+        else:
+            expect(page.locator(".row-link").first).to_contain_text(wanted)
+        expect(page).to_have_url(re.compile(rf"\?{name}="))
+        expect(control).to_have_value(written)
+        page.reload()
+
+
+def test_every_control_of_the_list_is_operated(view: Watched, shown: Shown) -> None:
+    """Of the others, the tests above and below do so."""
+    view.open(f"#/{shown.run}/trajectories")
+    names = view.page.locator(".filters [name]").evaluate_all("all => all.map(each => each.name)")
+    assert set(names) == {*CONTROLS, "outcome", "topic", "text"}
 
 
 def test_a_text_is_searched_for_while_the_field_keeps_the_focus(view: Watched, shown: Shown) -> None:

@@ -20,6 +20,7 @@ PLACES = {
     "task": "#/RUN/tasks/validation-3",
     "failures": "#/RUN/failures",
     "devices": "#/RUN/devices",
+    "dead-letter": "#/RUN/trajectories.dlq/0:0",
     "dead-letters": "#/RUN/dead-letters",
     "unknown": "#/RUN/nowhere",
 }

@@ -24,17 +24,36 @@ MOST_FRAMES = 40
         "trajectories?text=" + quote("<script>"),
         "tasks/" + quote("evil/" + HOSTILE, safe=""),
         "failures",
+        "devices",
         "dead-letters",
+        "trajectories.dlq/0:0",
     ],
 )
 def test_a_hostile_text_is_shown_as_text(view: Watched, shown: Shown, place: str) -> None:
     page = view.open(f"#/{shown.run}/{place}")
     view.settled()
-    expect(page.get_by_text(SEEN).first).to_be_visible()
+    expect(page.get_by_text(SEEN).locator("visible=true").first).to_be_visible()  # filters offer it in closed lists
     assert page.locator("main script, main img[src='x']").count() == 0
     hidden = page.evaluate("document.body.innerText.match(/[\\u0000-\\u0008\\u001b\\u202a-\\u202e\\u2066-\\u2069]/g)")
     assert hidden is None
     assert page.locator(f"bdi:has-text('{SEEN[:25]}'), pre:has-text('{SEEN[:25]}')").count() > 0
+
+
+def opens_a_dead_letter(view: Watched, shown: Shown) -> None:
+    page = view.open(f"#/{shown.run}/dead-letters")
+    page.get_by_role("link", name="0:0", exact=True).click()
+    expect(page).to_have_url(re.compile(r"/trajectories\.dlq/0:0$"))
+    expect(page.get_by_role("heading", name="Dead letter 0:0")).to_be_visible()
+    page.reload()
+    expect(page.locator("main .facts")).to_contain_text(f"{shown.run}.trajectories 0:77")
+    expect(page.get_by_text(SEEN)).to_be_visible()
+    expect(page.get_by_role("link", name="Dead letters", exact=True)).to_have_attribute("aria-current", "page")
+    page.get_by_role("link", name="All dead letters").click()
+    expect(page.get_by_role("table", name="Dead letters")).to_be_visible()
+
+
+def test_a_dead_letter_has_a_permalink(view: Watched, shown: Shown) -> None:
+    opens_a_dead_letter(view, shown)
 
 
 def test_an_episode_of_very_many_steps_keeps_few_of_them_in_the_document(view: Watched, shown: Shown) -> None:
@@ -62,6 +81,7 @@ def test_an_episode_of_very_many_steps_keeps_few_of_them_in_the_document(view: W
         ("#/no-such-run", "This is not there"),
         ("#/RUN/versions/99", "This is not there"),
         ("#/RUN/trajectories/0:9999", "This is not there"),
+        ("#/RUN/trajectories.dlq/0:99", "This is not there"),
         ("#/RUN/trajectories/0:1/2/3/4", "This address names no page"),
         ("#/RUN/trajectories?version=x", "This could not be loaded"),
         ("#/RUN/trajectories?text=nothing", "No episode matches"),
@@ -73,9 +93,7 @@ def test_what_is_not_there_is_explained(view: Watched, shown: Shown, place: str,
     expect(page.get_by_role("heading", name=title).first).to_be_visible()
 
 
-def test_a_list_without_episodes_names_the_command_that_says_what_the_run_does(
-    view: Watched, shown: Shown
-) -> None:
+def test_a_list_without_episodes_names_the_command_that_says_what_the_run_does(view: Watched, shown: Shown) -> None:
     empty = re.compile(r"/trajectories\?")
     view.page.route(empty, lambda route: route.fulfill(json={"total": 0, "upto": 0, "rows": []}))
     view.open(f"#/{shown.run}/trajectories")

@@ -80,3 +80,22 @@ def test_the_stream_passes_to_another_window(first: Watched, grows: Shown) -> No
     expect(other.page.locator(".live")).to_have_text("live")
     other.check()
     first.page = other.page
+
+
+def test_what_came_between_a_list_and_its_first_event_is_offered(first: Watched, grows: Shown) -> None:
+    """Demonstrations, too. A window that is hidden at first hears of nothing until it is shown."""
+    first.page.context.add_init_script(f"window.away = true; {AWAY}")
+    page = first.open(f"#/{grows.run}/trajectories")
+    total = page.locator(".total")
+    expect(total).to_have_text("21 episodes")
+    more(grows.config, 3, 2)
+    more(grows.config, 300, 1, "demonstrations")
+    page.wait_for_function(
+        "run => fetch(`api/runs/${run}/counts`).then((answer) => answer.json())"
+        ".then((now) => now.trajectories === 5 && now.demonstrations === 3)",
+        arg=grows.run,
+    )
+    turn(page, away=False)
+    page.get_by_role("button", name="Show 3 new records").click()
+    expect(total).to_have_text("24 episodes")
+    expect(page.locator(".offer")).to_be_hidden()

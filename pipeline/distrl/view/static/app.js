@@ -7,6 +7,7 @@ import { to } from "./lib/routes.js";
 import { start } from "./lib/router.js";
 import { untrusted } from "./lib/text.js";
 import { themeControl } from "./lib/theme.js";
+import { deadLetter } from "./pages/dead-letter.js";
 import { deadLetters } from "./pages/dead-letters.js";
 import { devices } from "./pages/devices.js";
 import { episode } from "./pages/episode.js";
@@ -21,14 +22,14 @@ import { unknown } from "./pages/unknown.js";
 import { version } from "./pages/version.js";
 import { versions } from "./pages/versions.js";
 
-const PAGES = { runs, reports, report, run, versions, version, trajectories, episode, task, failures, devices, "dead-letters": deadLetters, unknown };
+const PAGES = { runs, reports, report, run, versions, version, trajectories, episode, task, failures, devices, "dead-letters": deadLetters, "dead-letter": deadLetter, unknown };
 const ROOMS = [
   ["Overview", to.run, ["run"]],
   ["Versions", to.versions, ["versions", "version"]],
   ["Trajectories", to.trajectories, ["trajectories", "episode", "task"]],
   ["Failures", to.failures, ["failures"]],
   ["Devices", to.devices, ["devices"]],
-  ["Dead letters", to.deadLetters, ["dead-letters"]],
+  ["Dead letters", to.deadLetters, ["dead-letters", "dead-letter"]],
 ];
 
 const top = document.getElementById("top");

@@ -6,6 +6,8 @@ import { plain } from "../lib/text.js";
 const OUTCOMES = ["success", "failure", "unknown", "interrupted"];
 const TOPICS = ["trajectories", "evaluations", "demonstrations"];
 const SPLITS = ["train", "validation", "test"];
+const MODES = ["wrong goal", "stuck midway", "failed to recover", "no steps"];
+const MORE = ["split", "mode", "version", "device", "worker", "from", "to", "from_offset", "to_offset"];
 export const SORTS = [
   ["finished_at", "time"], ["steps", "steps"], ["lag", "lag"], ["version_last", "version"], ["outcome", "outcome"],
   ["family", "family"], ["instruction", "instruction"],
@@ -60,15 +62,18 @@ export function filterBar(run, query, change) {
     choice("topic", "Kind", TOPICS),
     choice("suite", "Suite", run.suites ?? []),
     choice("family", "Family", run.families ?? []),
-    h("details", { class: "more-filters", open: ["split", "version", "device", "worker", "from", "to"].some((name) => query[name]) },
+    h("details", { class: "more-filters" },
       h("summary", {}, "More filters"),
       h("div", { class: "filters-more" },
         choice("split", "Split", SPLITS),
+        choice("mode", "How it failed", MODES),
         field("version", "Version", "number", { min: "-2", step: "1" }),
         choice("device", "Device", run.devices ?? []),
         field("worker", "Worker", "text"),
         moment("from", "From"),
         moment("to", "Until"),
+        field("from_offset", "From offset", "number", { min: "0", step: "1" }),
+        field("to_offset", "Before offset", "number", { min: "0", step: "1" }),
         labelled("Sort by", h("select", { name: "sort", on: { change: (event) => edit("sort", event.target.value) } },
           SORTS.map(([value, name]) => h("option", { value }, name)))),
         labelled("Order", h("select", { name: "order", on: { change: (event) => edit("order", event.target.value) } },
@@ -77,6 +82,7 @@ export function filterBar(run, query, change) {
 
   function set(wanted) {
     now = { ...wanted };
+    if (MORE.some((name) => now[name])) element.querySelector("details").open = true;
     for (const control of element.querySelectorAll("[name]")) {
       if (control === document.activeElement && control.tagName === "INPUT") continue;
       const value = now[control.name] ?? { sort: "finished_at", order: "desc" }[control.name] ?? "";

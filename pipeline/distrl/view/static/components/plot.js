@@ -2,7 +2,7 @@
 // Enter opens what is there.
 
 import uPlot from "../vendor/uplot/uPlot.esm.js";
-import { fill, h } from "../lib/dom.js";
+import { announce, fill, h } from "../lib/dom.js";
 import { isNumber, time } from "../lib/format.js";
 import { colour } from "../lib/theme.js";
 
@@ -71,10 +71,10 @@ export function plot(options, signal) {
     const to = Math.max(0, Math.min(at.length - 1, number));
     if (marks && anchor < 0) anchor = Math.max(0, index);
     if (!marks) anchor = -1;
-    tell(to);
     const left = drawn.valToPos(at[to], "x");
     drawn.setCursor({ left, top: HEIGHT / 3 });
-    index = to;
+    tell(to); // after the cursor, which may be nearer to a neighbour
+    announce(options.say(to)); // for the keyboard alone: a mouse that moves over a plot would be read out without end
     if (anchor < 0 || anchor === to) return;
     const [from, until] = [at[anchor], at[to]].sort((a, b) => a - b);
     const start = drawn.valToPos(from, "x");

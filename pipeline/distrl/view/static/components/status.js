@@ -6,27 +6,31 @@ import { follow } from "../lib/live.js";
 const STATES = { live: "live", waiting: "connecting again …", still: "not live", exported: "as it was exported" };
 
 /**
- * options: run; words(counts) -> text of what is new since `take`, "" for nothing; counts(counts): told of each change;
- * show(): draws what is new. Returns {element, take(counts)}: `take` says what the page shows by now.
+ * options: run; words(counts) -> text of what is new on the page, "" for nothing; counts?(counts): called with each change;
+ * show(): draws what is new. Returns {element, newest(), offer()}: `offer` asks for the words again, as the page has changed.
  */
 export function status(options, signal) {
   const state = h("span", { class: "live" }, STATES.waiting);
-  const offer = h("button", { type: "button", class: "offer", hidden: true, on: { click: () => {
-    offer.hidden = true;
+  const button = h("button", { type: "button", class: "offer", hidden: true, on: { click: () => {
+    button.hidden = true;
     options.show();
   } } });
-  const element = h("div", { class: "status" }, state, h("span", { role: "status" }, offer));
+  const element = h("div", { class: "status" }, state, h("span", { role: "status" }, button));
   let newest = null;
+
+  function offer() {
+    const words = newest === null ? "" : options.words(newest);
+    button.hidden = !words;
+    if (button.textContent !== words) fill(button, words);
+  }
 
   follow(options.run, signal, (counts) => {
     newest = counts;
     options.counts?.(counts);
-    const words = options.words(counts);
-    offer.hidden = !words;
-    if (offer.textContent !== words) fill(offer, words);
+    offer();
   }, (name) => {
     state.textContent = STATES[name];
     state.dataset.state = name;
   });
-  return { element, newest: () => newest };
+  return { element, newest: () => newest, offer };
 }

@@ -29,6 +29,7 @@ export const api = {
   failures: (run, query, signal) => get(["runs", run, "failures"], query, signal),
   devices: (run, signal) => get(["runs", run, "devices"], {}, signal),
   deadLetters: (run, query, signal) => get(["runs", run, "dead-letters"], query, signal),
+  deadLetter: (run, place, signal) => get(["runs", run, "trajectories.dlq", place], {}, signal),
   reports: (signal) => get(["reports"], {}, signal),
   report: (id, signal) => get(["reports", id], {}, signal),
   counts: (run, signal) => get(["runs", run, "counts"], {}, signal),

@@ -23,6 +23,7 @@ export async function exported(parts, query, signal) {
   if (room === "tasks") return attempts(run, what, signal);
   if (room === "failures" && query.version)
     throw new ApiError("An export has the failures of all versions together.", "Ask `distrl view` for those of one.", 400);
+  if (room === "trajectories.dlq") return deadLetter(run, what, signal);
   if (room === "dead-letters" || (room === "versions" && parts.length === 3)) return page((await file([run, room], signal)).rows, query);
   if (parts.length === 3) return file([run, room], signal);
   if (room === "verdicts") return file([run, room, what, parts[4].replace(":", "-")], signal);
@@ -55,6 +56,13 @@ async function chosen(run, query, signal) {
   const key = JSON.stringify([run, wanted]);
   if (last.key !== key) last = { key, rows: selected(await rowsOf(run, signal), wanted) };
   return last.rows;
+}
+
+async function deadLetter(run, place, signal) {
+  const { rows } = await file([run, "dead-letters"], signal);
+  const found = rows.find((row) => `${row.partition}:${row.offset}` === place);
+  if (!found) throw new ApiError("This is not in the export.", "An export has a run's newest dead letters.", 404);
+  return found;
 }
 
 /** A task, as its first attempt's record has it, and those attempts that are in the export. */

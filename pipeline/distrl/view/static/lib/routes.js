@@ -2,6 +2,8 @@
 
 const REPORTS = "~reports"; // in place of a run, whose name never begins so
 const EPISODES = ["trajectories", "evaluations", "demonstrations"];
+const DEAD_LETTERS = "trajectories.dlq";
+const PLACE = /^\d+:\d+$/;
 
 /** {page, run?, …, query} of the part of an address behind `#`; page is "unknown" for one that is none. */
 export function parse(hash) {
@@ -17,8 +19,9 @@ function named(parts) {
   if (run === REPORTS && what === undefined) return { page: "report", report: room };
   if (rest.length) return { page: "unknown", run };
   if (room === undefined) return { page: "run", run };
-  if (EPISODES.includes(room) && /^\d+:\d+$/.test(what ?? "") && /^(\d+|final)?$/.test(step ?? ""))
+  if (EPISODES.includes(room) && PLACE.test(what ?? "") && /^(\d+|final)?$/.test(step ?? ""))
     return { page: "episode", run, topic: room, place: what, step: step ?? null };
+  if (room === DEAD_LETTERS && PLACE.test(what ?? "") && step === undefined) return { page: "dead-letter", run, place: what };
   if (room === "tasks" && what !== undefined && step === undefined) return { page: "task", run, task: what };
   if (room === "versions" && /^-?\d+$/.test(what ?? "") && step === undefined)
     return { page: "version", run, version: Number(what) };
@@ -60,4 +63,5 @@ export const to = {
   failures: (run, query) => address([run, "failures"], query),
   devices: (run) => address([run, "devices"]),
   deadLetters: (run, query) => address([run, "dead-letters"], query),
+  deadLetter: (run, place) => address([run, DEAD_LETTERS, place]),
 };

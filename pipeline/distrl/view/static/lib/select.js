@@ -5,15 +5,19 @@ import { ApiError } from "./fetched.js";
 
 const EQUAL = ["topic", "outcome", "suite", "family", "split", "device", "worker", "task_id", "mode"];
 const SORTED = ["finished_at", "steps", "lag", "version_last", "outcome", "family", "instruction"];
-const WHOLE = { version: /^-?\d{1,15}$/, from: /^\d{1,15}$/, to: /^\d{1,15}$/ };
+const NATURAL = /^\d{1,15}$/;
+const WHOLE = { version: /^-?\d{1,15}$/, from: NATURAL, to: NATURAL, from_offset: NATURAL, to_offset: NATURAL };
+// In place of a mode: a failure without steps has none.
+const NO_STEPS = "no steps";
 
 /** The rows that a query names, in its order. rows: the oldest first. Raises ApiError for a query that is malformed. */
 export function selected(rows, query) {
-  const { version, from, to } = Object.fromEntries(Object.keys(WHOLE).map((name) => [name, whole(query, name)]));
+  const { version, from, to, from_offset: first, to_offset: end } = Object.fromEntries(Object.keys(WHOLE).map((name) => [name, whole(query, name)]));
   const equal = EQUAL.filter((name) => query[name]);
   const text = query.text ? lower(query.text) : null;
   const found = rows.filter((row) =>
-    equal.every((name) => row[name] === query[name]) &&
+    equal.every((name) => (name === "mode" ? modeOf(row) : row[name]) === query[name]) &&
+    (first === null || row.offset >= first) && (end === null || row.offset < end) &&
     (version === null || played(row, version)) &&
     (text === null || lower(row.instruction).includes(text) || lower(row.task_id).includes(text)) &&
     (from === null || row.finished_at >= from) && (to === null || row.finished_at < to));
@@ -35,6 +39,8 @@ function played(row, version) {
   if (row.evaluated !== null) return row.evaluated === version;
   return row.version_first !== null && row.version_first <= version && row.version_last >= version;
 }
+
+const modeOf = (row) => row.mode ?? (row.outcome === "failure" ? NO_STEPS : null);
 
 /** null is last in either order. */
 function compared(a, b, sign) {

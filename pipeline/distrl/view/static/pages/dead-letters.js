@@ -9,10 +9,10 @@ import { link, table } from "../components/parts.js";
 import { empty, loaded } from "../components/state.js";
 
 const PAGE = 50;
-const COLUMNS = [
-  { name: "Place", cell: (row) => h("code", {}, `${row.partition}:${row.offset}`) },
+const columnsOf = (run) => [
+  { name: "Place", cell: (row) => link(to.deadLetter(run, `${row.partition}:${row.offset}`), h("code", {}, `${row.partition}:${row.offset}`)) },
   { name: "Reason", cell: (row) => block(row.reason ?? "not recorded") },
-  { name: "From", cell: (row) => [untrusted(row.from_topic ?? "–"), ` ${row.from_partition ?? "–"}:${row.from_offset ?? "–"}`] },
+  { name: "From", cell: cameFrom },
   { name: "Size", number: true, cell: (row) => bytes(row.bytes) },
   { name: "Copies", number: true, cell: (row) => count(row.copies) },
   { name: "At", cell: (row) => time(row.at) },
@@ -26,7 +26,7 @@ export function deadLetters({ root, route, signal, title }) {
   const again = loaded(body, signal, "the dead letters", (stop) => api.deadLetters(route.run, { offset, limit: PAGE }, stop), (found) =>
     found.total === 0
       ? empty("No dead letter", "Every record of this run could be read.")
-      : [table("Dead letters", COLUMNS, found.rows), turns(route.run, offset, found)]);
+      : [table("Dead letters", columnsOf(route.run), found.rows), turns(route.run, offset, found)]);
   return {
     update(query) {
       offset = begin(query);
@@ -34,6 +34,9 @@ export function deadLetters({ root, route, signal, title }) {
     },
   };
 }
+
+/** The place of the record that a dead letter is of. */
+export const cameFrom = (row) => [untrusted(row.from_topic ?? "–"), ` ${row.from_partition ?? "–"}:${row.from_offset ?? "–"}`];
 
 const begin = (query) => Math.max(0, Math.trunc(Number(query.offset) || 0));
 

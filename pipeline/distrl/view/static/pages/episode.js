@@ -12,7 +12,7 @@ import { strip } from "../components/strip.js";
 import { about, head, verdicts } from "./episode-about.js";
 import { stepFacts } from "./episode-step.js";
 
-const HELP = "Keys: ← → steps · Home End first and last · [ ] previous and next episode · Esc back to the list";
+const HELP = "Keys: ← → steps · Home End first and last · p n, or [ ], previous and next episode · Esc back to the list";
 
 export function episode({ root, route, signal, title }) {
   title(`Episode ${route.topic} ${route.place}`);
@@ -92,8 +92,8 @@ function view(route, found, signal) {
   function key(name) {
     const wanted = { ArrowLeft: current - 1, ArrowRight: current + 1, Home: 0, End: frames.length - 1 }[name];
     if (wanted !== undefined && frames.length) choose(wanted);
-    else if (name === "[" && found.previous) go(to.episode(route.run, route.topic, found.previous));
-    else if (name === "]" && found.next) go(to.episode(route.run, route.topic, found.next));
+    else if (["p", "["].includes(name) && found.previous) go(to.episode(route.run, route.topic, found.previous));
+    else if (["n", "]"].includes(name) && found.next) go(to.episode(route.run, route.topic, found.next));
     else if (name === "Escape") back(route.run);
     else return false;
     return true;

@@ -16,12 +16,13 @@ export function failures({ root, route, signal, title }) {
     version ? h("p", {}, `Of version ${version}. `, link(to.failures(route.run), "Of all versions")) : null, body);
   loaded(body, signal, "the failures", (stop) => api.failures(route.run, { version }, stop), (found) =>
     found.classes?.length
-      ? [h("p", { class: "muted" }, `${plural(found.n, "failed episode")}, by what went wrong.`), found.classes.map((each) => drawn(route.run, each)),
+      ? [h("p", { class: "muted" }, `${plural(found.n, "failed episode")}, by what went wrong.`), found.classes.map((each) => drawn(route.run, each, to.trajectories(route.run, { outcome: "failure", mode: each.name, version }))),
         found.conditions?.length ? [h("h2", { class: "part" }, "By the condition that was not met"), found.conditions.map((each) => drawn(route.run, each))] : null]
       : empty("No failure", "No episode has failed so far."));
 }
 
-function drawn(run, each) {
+/** all: the address of the list of all its episodes, where there is one. */
+function drawn(run, each, all) {
   const bar = h("span", { class: "bar-of-share", "aria-hidden": "true" });
   bar.style.width = `${(each.share ?? 0) * 100}%`;
   return h("section", { class: "card" },
@@ -29,5 +30,6 @@ function drawn(run, each) {
     h("div", { class: "share-track" }, bar),
     h("ul", { class: "examples" }, (each.examples ?? []).map((row) => h("li", {},
       badge(row.outcome), " ", link(to.row(run, row), untrusted(row.instruction || row.task_id)),
-      h("span", { class: "muted" }, " ", untrusted(row.family ?? ""), ` · version ${versions(row.version_first, row.version_last)} · ${plural(row.steps, "step")}`)))));
+      h("span", { class: "muted" }, " ", untrusted(row.family ?? ""), ` · version ${versions(row.version_first, row.version_last)} · ${plural(row.steps, "step")}`)))),
+    all ? h("p", {}, link(all, "All of its episodes", h("span", { class: "unseen" }, ": ", untrusted(each.name)))) : null);
 }

@@ -8,8 +8,9 @@ import { untrusted } from "../lib/text.js";
 import { link, rateBar, table } from "../components/parts.js";
 import { empty, loaded } from "../components/state.js";
 
-// How soon a run that is being read is looked at again.
+// How soon a run that is being read is looked at again, at first and at last.
 const AGAIN_MS = 3000;
+const LATEST_MS = 60_000;
 const COLUMNS = [
   { name: "Run", cell: (row) => link(to.run(row.run), untrusted(row.run)) },
   { name: "Success", cell: (row) => rateBar(row.success) },
@@ -29,15 +30,18 @@ export function runs({ root, signal, title }) {
   const body = h("div");
   add(root, h("h1", {}, "Runs"), body, h("p", {}, link(to.reports(), "Reports of ablations and experiments")));
   let timer = 0;
+  let pause = AGAIN_MS;
   signal.addEventListener("abort", () => clearTimeout(timer));
   const again = loaded(body, signal, "the runs", (stop) => api.runs(stop), (found) => {
-    // A run without a time is being read, or has no record yet. A reader who is in the table is not disturbed.
-    if (found.runs.some((row) => row.last_at === null)) wait();
+    if (found.runs.some((row) => row.reading)) wait();
     return drawn(found);
   });
+
+  /** Asks again. A reader who is in the table is not disturbed. */
   function wait() {
     clearTimeout(timer);
-    timer = setTimeout(() => (body.contains(document.activeElement) ? wait() : again()), AGAIN_MS);
+    timer = setTimeout(() => (body.contains(document.activeElement) ? wait() : again()), pause);
+    pause = Math.min(2 * pause, LATEST_MS);
   }
 }
 

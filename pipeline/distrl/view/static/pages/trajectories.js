@@ -27,21 +27,18 @@ export const COLUMNS = [
 export function trajectories({ root, route, signal, title }) {
   title(`Trajectories of ${route.run}`);
   let query = route.query;
-  let listed = null, bar = null, upto = null, seen = null;
+  let listed = null, bar = null, upto = null;
   const filters = h("div", { class: "filters-place" });
   const total = h("p", { class: "total", role: "status" });
   const list = h("div");
   const live = status({
     run: route.run,
     words(now) {
-      const all = now.trajectories + now.evaluations;
-      seen ??= all;
-      return all > seen ? `Show ${plural(all - seen, "new record")}` : "";
+      // `upto` is the number of the newest record that the list may have: records are numbered as they come.
+      const added = upto === null ? 0 : now.trajectories + now.evaluations + now.demonstrations - upto;
+      return added > 0 ? `Show ${plural(added, "new record")}` : "";
     },
-    show() {
-      seen = null;
-      draw();
-    },
+    show: () => draw(),
   }, signal);
   add(root, h("h1", {}, "Trajectories"), filters, h("div", { class: "list-head" }, total, live.element), list);
 
@@ -75,7 +72,10 @@ export function trajectories({ root, route, signal, title }) {
         return found;
       },
       onSort: (by) => edit({ ...query, sort: by, order: by === sort && order === "desc" ? "asc" : "desc" }, false),
-      first: (found) => fill(total, plural(found.total, "episode")),
+      first(found) {
+        fill(total, plural(found.total, "episode"));
+        live.offer();
+      },
       none: () => nothing(query, route.run),
     }, AbortSignal.any([signal, listed.signal]));
     fill(list, shown.element);

@@ -3,6 +3,7 @@
 import { api } from "../lib/api.js";
 import { add, h } from "../lib/dom.js";
 import { bytes, count, interval, isNumber, percent, time } from "../lib/format.js";
+import { IS_EXPORT } from "../lib/exported.js";
 import { to } from "../lib/routes.js";
 import { untrusted } from "../lib/text.js";
 import { facts, link, rateBar, section, table } from "../components/parts.js";
@@ -27,7 +28,8 @@ function missing(error) {
 
 function drawn(run, found, parent) {
   return [
-    h("p", { class: "lead" }, rateBar(found.success), " ", link(to.trajectories(run, { version: found.version }), "Episodes that it played")),
+    h("p", { class: "lead" }, rateBar(found.success), " ", link(to.trajectories(run, { version: found.version }), "Episodes that it played"),
+      IS_EXPORT ? null : [" · ", link(to.failures(run, { version: found.version }), "How they failed")]),
     section("Where it comes from", facts([
       ["Published", time(found.at)],
       ["Parent", isNumber(found.parent) ? link(to.version(run, found.parent), `version ${found.parent}`) : "none: it is the first"],
@@ -35,9 +37,11 @@ function drawn(run, found, parent) {
       ["sha256 of the weights", h("code", { class: "hash" }, found.sha256 ?? "not recorded")],
       ["sha256 of the parent's", h("code", { class: "hash" }, found.parent_sha256 ?? "not recorded")],
       ["Size", bytes(found.size)],
+      ["sha256 of the base model", h("code", { class: "hash" }, found.base_model_sha256)],
+      ["Fingerprint of its settings", h("code", { class: "hash" }, found.fingerprint)],
     ])),
     parent ? difference(run, found, parent) : null,
-    learned(found.learned_from),
+    learned(run, found.learned_from),
     evaluated(found.evaluations),
     inForce(found.settings),
   ];
@@ -56,13 +60,15 @@ function difference(run, found, parent) {
 
 const said = (value) => (value === undefined ? "unset" : typeof value === "string" ? value : JSON.stringify(value));
 
-function learned(from) {
-  if (!from) return section("What it learned from since its parent", h("p", {}, "The log does not say."));
-  const suites = Object.entries(from.suites ?? {});
+/** Of each topic, the records that were folded first since the parent. */
+function learned(run, { trajectories, demonstrations }) {
+  const listed = (topic, { from, to: end, episodes }) => (episodes
+    ? link(to.trajectories(run, { topic, from_offset: from, to_offset: end }), count(episodes)) : count(episodes));
   return section("What it learned from since its parent", facts([
-    ["Trajectories", count(from.trajectories)],
-    ["Of these successful", isNumber(from.success) && from.trajectories ? `${count(from.success)} (${percent(from.success / from.trajectories)})` : count(from.success)],
-    ...suites.map(([suite, amount]) => [untrusted(suite), count(amount)]),
+    ["Trajectories", listed("trajectories", trajectories)],
+    ["Of these successful", trajectories.episodes ? `${count(trajectories.success)} (${percent(trajectories.success / trajectories.episodes)})` : count(0)],
+    ...Object.entries(trajectories.suites).map(([suite, amount]) => [untrusted(suite), count(amount)]),
+    ["Demonstrations", listed("demonstrations", demonstrations)],
   ]));
 }
 

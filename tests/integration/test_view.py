@@ -239,7 +239,9 @@ def test_the_attempts_at_a_task_are_those_of_every_topic(served: Served, run: st
 
 def test_an_image_is_the_stored_one_and_is_asked_for_once(served: Served, run: str) -> None:
     shot = png(9)
-    address = served.get(f"{run}/trajectories/0:9").json["steps"][2]["image"]
+    episode = served.get(f"{run}/trajectories/0:9").json
+    address = episode["steps"][2]["image"]
+    assert {each["image"] for each in (*episode["steps"], episode["final"])} == {address}, "the screen that all show"
     found = ask(served.port, f"/{address}")
     assert (found.status, found.body, found.headers["content-type"]) == (200, shot, "image/png")
     assert "immutable" in found.headers["cache-control"]

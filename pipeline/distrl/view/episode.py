@@ -33,6 +33,7 @@ def episode(
     del row["conditions"]
     judged = played.outcome_source not in ("", NO_JUDGE)
     verdict = {"source": played.outcome_source, "outcome": played.outcome.value, "reason": played.reason}
+    images = _addresses(run, found)
     return {
         **row,
         "instruction": played.task.instruction,
@@ -45,11 +46,11 @@ def episode(
         "judgements": [verdict] if judged else [],
         "task": task(played.task),
         "steps": [
-            _step(step, _address(run, found, str(number), step.screenshot), published) | of_step(drawn, number)
+            _step(step, images[step.screenshot.sha256], published) | of_step(drawn, number)
             for number, step in enumerate(played.steps)
         ],
         "final": {
-            "image": _address(run, found, FINAL, played.final_screenshot),
+            "image": None if played.final_screenshot is None else images[played.final_screenshot.sha256],
             "restless": played.final_restless,
         },
         "draws": None if drawn is None else {name: drawn[name] for name in ("recorded", "updates", "shown")},
@@ -71,11 +72,18 @@ def screen_of(record: Trajectory | Evaluation, which: str) -> ObjectRef | None:
     return played.steps[number].screenshot if number < len(played.steps) else None
 
 
-def _address(run: str, found: Found, which: str, ref: ObjectRef | None) -> str | None:
-    """Relative. It has the content's hash, so that a browser may keep the picture for ever."""
-    if ref is None:
-        return None
-    return f"api/runs/{quote(run)}/images/{found.topic}/{found.place}/{which}?sha256={quote(ref.sha256, safe='')}"
+def _addresses(run: str, found: Found) -> dict[str, str]:
+    """Of each screenshot, by its sha256: relative, of the first place in the episode that shows it, so that a browser
+    fetches a screen that stays once. It has the content's hash, so that the picture may be cached for ever."""
+    played = found.trajectory
+    shown = [(str(number), step.screenshot) for number, step in enumerate(played.steps)]
+    if played.final_screenshot is not None:
+        shown.append((FINAL, played.final_screenshot))
+    first: dict[str, str] = {}
+    for which, ref in shown:
+        first.setdefault(ref.sha256, which)
+    at = f"api/runs/{quote(run)}/images/{found.topic}/{found.place}"
+    return {sha256: f"{at}/{which}?sha256={quote(sha256, safe='')}" for sha256, which in first.items()}
 
 
 def _step(step: Step, image: str | None, published: Sequence[tuple[int, int]]) -> dict[str, Any]:

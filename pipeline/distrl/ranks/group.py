@@ -155,8 +155,6 @@ def leave() -> None:
 def _join(place: Place, answer: timedelta, listener: socket | None) -> None:
     if listener is None:
         store, _, _ = next(rendezvous("env://", place.rank, place.world, timeout=answer))
-        # torchrun keeps its store when it starts ranks again, with the addresses of those that have ended.
-        store = PrefixStore(f"attempt-{place.attempt}", store)
     else:
         store = TCPStore(
             LOOPBACK,
@@ -170,7 +168,8 @@ def _join(place: Place, answer: timedelta, listener: socket | None) -> None:
     nccl = torch.cuda.is_available() and dist.is_nccl_available()
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if nccl else "gloo",
-        store=store,
+        # torchrun keeps its store when it starts ranks again, with the addresses of those that have ended.
+        store=PrefixStore(f"attempt-{place.attempt}", store),
         rank=place.rank,
         world_size=place.world,
         timeout=answer,

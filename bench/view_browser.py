@@ -41,51 +41,37 @@ SCROLL = """async ([pixels, frames]) => {
   }
   return [took, most];
 }"""
-READY = """const ready = () => {
+
+
+def timed(argument: str, before: str, act: str) -> str:
+    """A function of the page: milliseconds from `act` until a list other than `before` has every row in sight."""
+    return f"""async ({argument}) => {{
+  const before = {before};
+  const ready = () => {{
     const list = document.querySelector(".listing:not([aria-busy]) .rows");
     if (list === null || list === before) return false;
     return list.querySelector(".row-link") !== null && list.querySelector(".waiting") === null;
-  };
-  const drawn = async () => { while (!ready()) await new Promise(requestAnimationFrame); };
-"""
-"""A list that is not the one in `before`, with every row in sight written."""
-SHOW = (
-    """async (address) => {
-  if (location.hash === address) return 0;
-  const before = document.querySelector(".listing .rows");
-  """
-    + READY
-    + """
+  }};
   const began = performance.now();
-  location.hash = address;
-  await drawn();
+  {act}
+  while (!ready()) await new Promise(requestAnimationFrame);
   return performance.now() - began;
-}"""
+}}"""
+
+
+SHOW = timed(
+    "address",
+    'document.querySelector(".listing .rows")',
+    "if (location.hash === address) return 0; location.hash = address;",
 )
-JUMP = (
-    """async (share) => {
-  const before = null;
-  """
-    + READY
-    + """
-  const began = performance.now();
-  scrollTo(0, share * document.documentElement.scrollHeight);
-  await new Promise(requestAnimationFrame);
-  await new Promise(requestAnimationFrame);
-  await drawn();
-  return performance.now() - began;
-}"""
+JUMP = timed(
+    "share",
+    "null",
+    "scrollTo(0, share * document.documentElement.scrollHeight);"
+    "for (let frame = 0; frame < 2; frame += 1) await new Promise(requestAnimationFrame);",
 )
-OPENED = (
-    """async () => {
-  const before = null;
-  """
-    + READY
-    + """
-  await drawn();
-  return performance.now();
-}"""
-)
+OPENED = f"async () => {{ const before = performance.now(); return before + await ({timed('', 'null', '')})(); }}"
+"""Since the navigation began."""
 
 
 def scrolled(page: Page, name: str) -> dict[str, float]:

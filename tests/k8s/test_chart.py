@@ -173,9 +173,13 @@ def test_the_viewer_serves_the_run_to_who_has_its_token(space: Cluster) -> None:
 
     token = next(each["stringData"]["token"] for each in DEMO["extraObjects"] if each["metadata"]["name"] == "pages")
     assert run("another one") == "401"
-    seen = json.loads(run(token))
-    assert seen["version"] >= 2
-    assert seen["trajectories"] > 0
+
+    def seen() -> bool:
+        """A page that is asked first answers while the log is still being read."""
+        answer = json.loads(run(token))
+        return (answer["version"] or 0) >= 2 and answer["trajectories"] > 0
+
+    space.until("the viewer has read the versions and trajectories", seen)
 
 
 def test_a_killed_learner_goes_on(space: Cluster) -> None:

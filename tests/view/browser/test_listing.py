@@ -84,8 +84,9 @@ def test_a_control_of_the_list_filters_or_sorts_it(view: Watched, shown: Shown, 
 
 def test_every_control_of_the_list_is_operated(view: Watched, shown: Shown) -> None:
     """Of the others, the tests above and below do so."""
-    view.open(f"#/{shown.run}/trajectories")
-    names = view.page.locator(".filters [name]").evaluate_all("all => all.map(each => each.name)")
+    page = view.open(f"#/{shown.run}/trajectories")
+    expect(page.locator(".total")).to_have_text("42 episodes")
+    names = page.locator(".filters [name]").evaluate_all("all => all.map(each => each.name)")
     assert set(names) == {*CONTROLS, "outcome", "topic", "text"}
 
 

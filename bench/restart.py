@@ -53,6 +53,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", choices=("float32", "float16"), default="float16")
     parser.add_argument("--folder", type=Path, help="for all that is written; the system's temporary one if not given")
     parser.add_argument("--rounds", type=int, default=3, help="of a start and a reading, in turn")
+    parser.add_argument(
+        "--cold", action="store_true", help="empty the kernel's cache before each, as after a power cut; asks for root"
+    )
 
 
 def measure(given: argparse.Namespace) -> Mapping[str, float]:
@@ -69,6 +72,7 @@ def measure(given: argparse.Namespace) -> Mapping[str, float]:
             _leave_run(load(sets=sets, environ={}), given.transitions)
         found: list[Mapping[str, float]] = []
         for _ in range(given.rounds):
+            _prepare(given.cold)
             began, used = time.perf_counter(), time.process_time()
             size = sum(len(file.read_bytes()) for file in (folder / "kept").rglob("*") if file.is_file())
             plain = {
@@ -76,10 +80,18 @@ def measure(given: argparse.Namespace) -> Mapping[str, float]:
                 "reading the files, processor, s": time.process_time() - used,
                 "files, MB": size / 1e6,
             }
+            _prepare(given.cold)
             found.append({**_start(sets), **plain})
             console.print(found[-1])
     middle = sorted(found, key=lambda each: each["start to first update, s"])[len(found) // 2]
     return {**middle, "ratio to reading": middle["start to first update, s"] / middle["reading the files, s"]}
+
+
+def _prepare(cold: bool) -> None:
+    """What was written is on the disk, so that nothing is written beside what is timed; cold: it is only there."""
+    os.sync()
+    if cold:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
 
 
 def _sets(folder: Path, given: argparse.Namespace) -> list[str]:

@@ -108,10 +108,11 @@ def test_seed_of_the_run_matters(base_directory: Path, settings: Config, screens
     assert one["adapter"] != two["adapter"]
 
 
+@pytest.mark.parametrize("in_memory", [512, 0])
 def test_features_that_are_kept_change_no_bit_and_their_screens_are_not_fetched(
-    base_directory: Path, settings: Config, screens: Screens, tmp_path: Path
+    base_directory: Path, settings: Config, screens: Screens, tmp_path: Path, in_memory: int
 ) -> None:
-    kept = config(base_directory, f"learner.features_kept={tmp_path}")
+    kept = config(base_directory, f"learner.features_kept={tmp_path}", f"learner.features_mb={in_memory}")
     records = windows(screens, settings, UPDATES)
     log = [item for window in records for item in window]
     whole = folded(fresh(settings), records, screens, settings)

@@ -10,14 +10,16 @@ import pytest
 import torch
 from distrl.config import PolicySettings
 from distrl.errors import ConfigError
-from distrl.policy.feature_folder import FeatureFolder, maker_of
-from distrl.policy.feature_store import FeatureStore
+from distrl.policy.feature_folder import AHEAD, FeatureFolder, maker_of
+from distrl.policy.feature_store import FeatureFileError, FeatureStore
 from distrl.policy.features import Features
-from distrl.policy.protocol import ImageFeatures
+from distrl.policy.protocol import ImageFeatures, TrajectoryStep
 from distrl.policy.registry import policy_of
 from distrl.types import ObjectRef, ScreenSize
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.factories import step
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -87,6 +89,18 @@ def test_a_file_that_is_torn_or_spoilt_is_dropped(tmp_path: Path, left: str, cap
     assert folder.get(name_of(1)) is None
     assert "computed again" in caplog.text
     assert (files(tmp_path), name_of(1) in folder) == ([], False)
+
+
+def test_what_is_expected_is_read_sooner_and_changes_nothing(tmp_path: Path) -> None:
+    first = folder_of(tmp_path)
+    for number in range(2 * AHEAD):
+        first.put(name_of(number), features(number))
+    again = folder_of(tmp_path)
+    again.expect(name_of(number) for number in range(3 * AHEAD))
+    (tmp_path / "run" / "m" / name_of(5)[:2] / name_of(5)).unlink()
+    for number in (7, *range(3 * AHEAD), 2):
+        found = again.get(name_of(number))
+        assert same(found, features(number)) if number < 2 * AHEAD and number != 5 else found is None
 
 
 def test_what_the_buffer_no_longer_holds_is_removed_and_so_is_what_was_there_before_the_start(tmp_path: Path) -> None:
@@ -171,6 +185,41 @@ def test_features_that_are_kept_need_neither_the_image_nor_the_model(tmp_path: P
     assert [one.size(ref) for ref in refs] == [two.size(ref) for ref in refs]
     two.keep({refs[0].sha256})
     assert [file.name for file in files(tmp_path)] == [refs[0].sha256]
+
+
+def test_what_memory_has_no_room_for_lies_in_the_folder_and_is_written_once(tmp_path: Path) -> None:
+    refs = [ObjectRef(f"screenshots/{name_of(n)}.png", name_of(n), 8) for n in range(4)]
+    steps = [TrajectoryStep([step(screenshot=ref)], 0) for ref in refs]
+    made = [Counting().embed(ref.sha256.encode()) for ref in refs]
+    first, second = Counting(), Counting()
+    for count in (first, second):
+        store = FeatureStore(2 * made[0].tokens.nbytes)
+        found = Features(count.embed, 1, store)
+        found.keep_in(folder_of(tmp_path))
+        found.load(refs, count.get)
+        assert (len(store), store.file_bytes, len(found)) == (2, 0, 4)
+        assert all(map(same, found.of(steps), made))
+        assert all(map(same, found.at(store.handles(ref.sha256 for ref in refs), steps), made))
+    assert (first.embedded, second.embedded) == (4, 0)
+    found.keep({refs[0].sha256, refs[3].sha256})
+    assert [found.knows(ref) for ref in refs] == [True, False, False, True]
+    assert sorted(file.name for file in files(tmp_path)) == sorted([refs[0].sha256, refs[3].sha256])
+    folder_of(tmp_path, maker="other")
+    assert same(found.of(steps[:1])[0], made[0]), "it is in memory"
+    with pytest.raises(FeatureFileError, match=r"learner\.features_kept"):
+        found.of(steps[3:])
+
+
+def test_where_the_folder_takes_no_more_the_file_of_the_process_does(tmp_path: Path) -> None:
+    ref, count = ObjectRef("a", name_of(1), 8), Counting()
+    (tmp_path / "run" / "m").mkdir(parents=True)
+    (tmp_path / "run" / "m" / ref.sha256[:2]).write_text("in the way")
+    store = FeatureStore(0)
+    found = Features(count.embed, 1, store)
+    found.keep_in(folder_of(tmp_path))
+    found.load([ref], count.get)
+    assert store.in_file == 1
+    assert same(found.of([TrajectoryStep([step(screenshot=ref)], 0)])[0], Counting().embed(ref.sha256.encode()))
 
 
 @pytest.fixture(scope="module")

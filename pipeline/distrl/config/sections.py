@@ -348,10 +348,10 @@ class LearnerSettings(Section):
         description="publish what each update drew, with V(s), advantage and priority of each step, for `distrl view`",
     )
     features_mb: Annotated[int, LOCAL, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
-        512, ge=0, description="MiB of features of screens held in memory; the others lie in a file"
+        512, ge=0, description="MiB of features of screens held in memory; the others lie in files"
     )
     features_directory: Annotated[Path | None, LOCAL, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
-        None, description="folder of that file, which is gone with its process; unset: the system's temporary one"
+        None, description="folder of those that are not kept, gone with their process; unset: a temporary one"
     )
     features_kept: Annotated[Path | None, LOCAL, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
         None, description="folder that keeps the features of the buffer's screens for the next start; unset: none"

@@ -15,7 +15,10 @@ import logging
 import os
 import platform
 import shutil
+import sys
 import zlib
+from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -41,6 +44,9 @@ FORMAT: Final = "crc32+safetensors"
 """Of a file: another one is another maker's."""
 PACKAGES: Final = ("torch", "transformers", "pillow", "numpy")
 """Another version of one of them may compute other bits."""
+
+AHEAD: Final = 32
+"""Files that the system is told of before they are read."""
 
 PROMPTING: Final = ("chat_template", "history_screens")
 """Settings that came later than folders, and that say how screens are asked about and nothing of their features."""
@@ -70,14 +76,23 @@ class FeatureFolder:
                 f"name a folder that can be, or unset {SETTING}",
             ) from None
         self._is_full = False
+        self._expected, self._coming = deque[str](), set[str]()
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
+
+    def expect(self, names: Iterable[str]) -> None:
+        """These are asked for next, about in this order: the disk reads the next ones while one is checked."""
+        self._expected, self._coming = deque(name for name in names if name in self._names), set()
 
     def get(self, name: str) -> ImageFeatures | None:
         """The features, bit for bit; None where they are not here or spoilt."""
         if name not in self._names:
             return None
+        self._coming.discard(name)
+        while self._expected and len(self._coming) < AHEAD:
+            self._coming.add(self._expected[0])
+            _read_soon(self._file(self._expected.popleft()))
         try:
             with self._file(name).open("rb", buffering=0) as file:
                 check, content = file.read(CHECK), file.readall()
@@ -147,6 +162,13 @@ def maker_of(policy: Policy, settings: PolicySettings, threads: int) -> str:
         *(version(package) for package in PACKAGES),
     ]
     return hashlib.sha256("\n".join(made_by).encode()).hexdigest()[:16]
+
+
+def _read_soon(file: Path) -> None:
+    """Have the system read it from the disk; only a hint, and none where the system takes no hints."""
+    if sys.platform == "linux":
+        with suppress(OSError), file.open("rb", buffering=0) as opened:
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
 
 def _check(content: bytes) -> bytes:

@@ -88,6 +88,11 @@ class FeatureStore:
         """How many lie in the file."""
         return len(self._places)
 
+    def has_room(self, value: Tensor) -> bool:
+        """Whether `put` would keep it in memory."""
+        left = self._most_bytes - self.held_bytes
+        return value.nbytes <= left or (self._rows is not None and self._rows.takes(value, left))
+
     def put(self, name: str, value: Tensor) -> None:
         """Keep `value` under a new name. Raises StoreError where the file cannot take it; nothing is kept then."""
         left = self._most_bytes - self.held_bytes

@@ -1,7 +1,8 @@
 """Image tokens of screenshots, computed one image at a time and cached by sha256.
 
-Only a cache: tokens are a pure function of an image's bytes, so neither its contents nor where they lie
-(feature_store.py) ever changes a result.
+Only a cache: tokens are a pure function of an image's bytes, so neither its contents nor where they lie ever changes a
+result. They lie in memory, and beyond its bound in the folder that is kept for the next start (feature_folder.py), or
+where there is none in a file of this process (feature_store.py): what lies in the folder is not written again.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Final
 from distrl.accelerator import looking
 from distrl.compute import Compute, reproducible
 from distrl.errors import PolicyError
-from distrl.policy.feature_folder import FeatureFolder
+from distrl.policy.feature_folder import SETTING, FeatureFolder
 from distrl.policy.feature_rows import Handles
-from distrl.policy.feature_store import FeatureStore
+from distrl.policy.feature_store import FeatureFileError, FeatureStore
 from distrl.policy.protocol import ImageFeatures, TrajectoryStep
 from distrl.policy.stacking import StackedFeatures
 from distrl.types import ObjectRef, ScreenSize, Trajectory
@@ -40,6 +41,8 @@ class Features:
         self._sizes: dict[str, ScreenSize] = {}
         self._unreadable: set[str] = set()
         self._folder: FeatureFolder | None = None
+        self._in_folder: set[str] = set()
+        """By sha256: loaded, and read from the folder each time."""
         self._at_hand: Callable[[ObjectRef], bool] | None = None
         self._looking = threading.Lock()
         """Held while a screenshot is looked at: a policy has one user at a time."""
@@ -57,7 +60,7 @@ class Features:
         self._at_hand = at_hand
 
     def __len__(self) -> int:
-        return len(self.store) + len(self._unreadable)
+        return len(self._sizes) + len(self._unreadable)
 
     def load(self, refs: Iterable[ObjectRef], images: Images, compute: Compute | None = None) -> None:
         """Load the tokens of all `refs`. Raises what `images` raises, StoreError where there is no room for them,
@@ -65,7 +68,9 @@ class Features:
 
         compute: deals those that any rank lacks to the ranks; every rank calls it with the same `refs` then.
         """
-        missing: Iterable[ObjectRef] = {ref.sha256: ref for ref in refs if not self.knows(ref)}.values()
+        missing = {ref.sha256: ref for ref in refs if not self.knows(ref)}.values()
+        if self._folder is not None:
+            self._folder.expect(ref.sha256 for ref in missing)
         if compute is None:
             for ref in missing:
                 self._keep(ref, self._embedded(ref, images))
@@ -128,13 +133,16 @@ class Features:
             return
         if found is None:
             self._unreadable.add(ref.sha256)
+            return
+        if self._folder is not None and ref.sha256 in self._folder and not self.store.has_room(found.tokens):
+            self._in_folder.add(ref.sha256)
         else:
             self.store.put(ref.sha256, found.tokens)
-            self._sizes[ref.sha256] = found.size
+        self._sizes[ref.sha256] = found.size
 
     def knows(self, ref: ObjectRef) -> bool:
         """Whether it is loaded."""
-        return ref.sha256 in self.store or ref.sha256 in self._unreadable
+        return ref.sha256 in self._sizes or ref.sha256 in self._unreadable
 
     def needs_image(self, ref: ObjectRef) -> bool:
         """Whether `load` would ask for its bytes."""
@@ -144,7 +152,7 @@ class Features:
         """Whether it is an image. It must be loaded."""
         if not self.knows(ref):
             raise KeyError(ref.sha256)
-        return ref.sha256 in self.store
+        return ref.sha256 in self._sizes
 
     def size(self, ref: ObjectRef) -> ScreenSize:
         """The size of a screenshot, which must be loaded and readable."""
@@ -171,16 +179,28 @@ class Features:
         return StackedFeatures(tokens, [self.size(each.step.screenshot) for each in steps])
 
     def _of(self, ref: ObjectRef) -> ImageFeatures:
-        return ImageFeatures(self.store.get(ref.sha256), self.size(ref))
+        if ref.sha256 not in self._in_folder:
+            return ImageFeatures(self.store.get(ref.sha256), self.size(ref))
+        if self._folder is None or (found := self._folder.get(ref.sha256)) is None:
+            raise FeatureFileError(
+                SETTING,
+                f"features of {ref.key} that were there cannot be read back",
+                f"start again: they are computed again, and nothing is lost. If it comes back, set {SETTING} to a "
+                "folder on a sound disk that nothing else writes to",
+            )
+        return found
 
     def keep(self, names: set[str]) -> None:
         """Forget every image whose sha256 is not in `names`."""
-        for name in self.store.names() - names:
-            self.store.drop(name)
+        for name in self._sizes.keys() - names:
+            if name in self._in_folder:
+                self._in_folder.remove(name)
+            else:
+                self.store.drop(name)
             del self._sizes[name]
         self._unreadable &= names
         for name in list(self._ahead):
-            if name not in names or name in self.store:
+            if name not in names or name in self._sizes:
                 self._ahead.pop(name, None)
         if self._folder is not None:
             self._folder.keep(names)

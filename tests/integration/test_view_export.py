@@ -76,6 +76,7 @@ def test_the_files_are_the_answers_of_the_api(world: World, whole: dict[str, byt
         assert read(whole, config, "run") == api(of_run)
         for name in ("series", "devices", "failures", "versions", "versions/0", "versions/2"):
             assert read(whole, config, name) == api(f"{of_run}/{name}"), name
+        assert read(whole, config, "failures/2") == api(f"{of_run}/failures?version=2")
         assert read(whole, config, "dead-letters")["rows"] == api(f"{of_run}/dead-letters")["rows"]
         rows = api(f"{of_run}/trajectories?limit=500")["rows"]
         assert sorted(map(str, listed(whole, config))) == sorted(map(str, rows))

@@ -49,7 +49,8 @@ def api(readable: list[bool], versions: list[int]) -> Starlette:
         return JSONResponse({"version": number}) if number >= 0 else GONE
 
     def failures(request: Request) -> JSONResponse:
-        return JSONResponse({"classes": [{"examples": rows}], "conditions": []})
+        of = request.query_params.get("version")
+        return JSONResponse({"of": of, "classes": [{"examples": rows}], "conditions": []})
 
     run = "/api/runs/demo"
     return Starlette(
@@ -86,12 +87,13 @@ def test_nothing_leads_to_an_episode_that_is_not_written(
     tmp_path_factory: pytest.TempPathFactory, given_run: tuple[list[bool], int | None]
 ) -> None:
     readable, most = given_run
-    done, files = written(tmp_path_factory.mktemp("export"), api(readable, []), most)
+    done, files = written(tmp_path_factory.mktemp("export"), api(readable, [3]), most)
     wanted = range(0 if most is None else max(0, len(readable) - most), len(readable))
     there = [offset for offset in wanted if readable[offset]]
     assert (done.episodes, done.unreadable, done.of) == (len(there), len(wanted) - len(there), len(readable))
     assert [row[LISTED.index("offset")] for row in files["trajectories.json"]["rows"]] == there
-    assert [each["offset"] for each in files["failures.json"]["classes"][0]["examples"]] == there
+    for name in ("failures.json", "failures/3.json"):
+        assert [each["offset"] for each in files[name]["classes"][0]["examples"]] == there
     for offset in range(len(readable)):
         assert (f"trajectories/0-{offset}.json" in files) == (offset in there)
     for offset in there:
@@ -104,3 +106,6 @@ def test_a_version_that_has_no_page_is_left_out(tmp_path: Path) -> None:
     _, files = written(tmp_path, api([True], [2, 0, -1]))
     assert files["versions.json"] == {"total": 2, "rows": [{"version": 2}, {"version": 0}]}
     assert {name for name in files if name.startswith("versions/")} == {"versions/2.json", "versions/0.json"}
+    assert {name: found["of"] for name, found in files.items() if name.startswith("failures")} == {
+        "failures.json": None, "failures/2.json": "2", "failures/0.json": "0"
+    }  # fmt: skip

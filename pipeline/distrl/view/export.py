@@ -5,6 +5,7 @@
     data/runs.json                         the answers, each as the API gives it
     data/reports.json, data/reports.d/ID.json
     data/RUN/{run,series,failures,devices,versions,dead-letters,trajectories}.json
+    data/RUN/failures/VERSION.json
     data/RUN/versions/N.json
     data/RUN/TOPIC/PARTITION-OFFSET.json   an episode
     images/SHA256.png                      each screenshot once
@@ -45,7 +46,7 @@ FORMAT: Final = FolderFormat(
         r"(index\.html|icon\.svg|style\.css|app\.js|(lib|components|pages)/[a-z][a-z-]*\.js|vendor/[a-z]+/[A-Za-z][A-Za-z.]*"
         rf"|images/[0-9a-f]{{64}}\.png|data/(runs|reports)\.json|data/{re.escape(REPORTS)}/[0-9a-f]+\.json"
         rf"|data/{RUN_NAME.pattern}/(run|series|failures|devices|versions|dead-letters|trajectories)\.json"
-        rf"|data/{RUN_NAME.pattern}/versions/[0-9]+\.json"
+        rf"|data/{RUN_NAME.pattern}/(versions|failures)/[0-9]+\.json"
         rf"|data/{RUN_NAME.pattern}/(verdicts/)?({'|'.join(SEARCHED)})/[0-9]+-[0-9]+\.json)"
     ),
 )

@@ -145,10 +145,10 @@ class RunExport:
         listed = [row for row in wanted if _place(row) in places]
         rows = [[row[name] for name in LISTED] for row in listed]
         self._file("trajectories", {"columns": LISTED, "rows": rows})
-        self._failures(places)
+        self._failures("failures", "/failures", places)
         for name in ("series", "devices"):
             self._file(name, self._ask(f"/{name}"))
-        self._versions()
+        self._versions(places)
         letters, all_letters = self._answers.rows(f"runs/{self._run}/dead-letters", MOST_LETTERS)
         self._file("dead-letters", {"total": len(letters), "rows": letters})
         about = self._ask("")
@@ -190,13 +190,13 @@ class RunExport:
                 found[name] = None
         self._file(_episode_file(place), found)
 
-    def _failures(self, places: set[Place]) -> None:
-        found = self._ask("/failures")
+    def _failures(self, name: str, path: str, places: set[Place]) -> None:
+        found = self._ask(path)
         for each in (*found["classes"], *found["conditions"]):
             each["examples"] = [row for row in each["examples"] if _place(row) in places]
-        self._file("failures", found)
+        self._file(name, found)
 
-    def _versions(self) -> None:
+    def _versions(self, places: set[Place]) -> None:
         """Those that have a page: a record may have a number that no version has."""
         rows, _ = self._answers.rows(f"runs/{self._run}/versions", None)
         shown = []
@@ -204,6 +204,7 @@ class RunExport:
             found, _ = self._answers.ask_for(f"runs/{self._run}/versions/{row['version']}")
             if found is not None:
                 self._file(f"versions/{row['version']}", found)
+                self._failures(f"failures/{row['version']}", f"/failures?version={row['version']}", places)
                 shown.append(row)
         self._file("versions", {"total": len(shown), "rows": shown})
 

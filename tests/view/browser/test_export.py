@@ -193,6 +193,14 @@ def test_a_zoomed_time_shows_what_is_of_it(view: Watched, files: Shown) -> None:
     assert len(found["updates"]["metrics"]["policy_loss"]) == len(found["updates"]["at"]) < 6
 
 
+def test_a_version_leads_to_its_failures_and_a_class_of_them_to_its_episodes(view: Watched, files: Shown) -> None:
+    page = view.open(f"#/{files.run}/versions/1")
+    page.get_by_role("link", name="How they failed").click()
+    expect(page.get_by_text("4 failed episodes, by what went wrong.")).to_be_visible()
+    page.get_by_role("link", name=re.compile("All of its episodes ?: wrong goal")).click()
+    expect(page.locator(".total")).to_have_text("4 episodes")
+
+
 @pytest.mark.parametrize(
     ("place", "title"),
     [
@@ -202,7 +210,7 @@ def test_a_zoomed_time_shows_what_is_of_it(view: Watched, files: Shown) -> None:
         ("#/RUN/trajectories.dlq/0:99", "This is not there"),
         ("#/RUN/tasks/none", "This is not there"),
         ("#/RUN/trajectories?version=x", "This could not be loaded"),
-        ("#/RUN/failures?version=1", "This could not be loaded"),
+        ("#/RUN/failures?version=99", "This is not there"),
         ("#/RUN/trajectories?text=nothing", "No episode matches"),
     ],
 )

@@ -21,8 +21,7 @@ export async function exported(parts, query, signal) {
   if (room === "series") return within(await file([run, "series"], signal), query);
   if (room === "trajectories" && parts.length === 3) return page(await chosen(run, query, signal), query);
   if (room === "tasks") return attempts(run, what, signal);
-  if (room === "failures" && query.version)
-    throw new ApiError("An export has the failures of all versions together.", "Ask `distrl view` for those of one.", 400);
+  if (room === "failures" && query.version) return file([run, room, query.version], signal, "Its list of versions names those that it has.");
   if (room === "trajectories.dlq") return deadLetter(run, what, signal);
   if (room === "dead-letters" || (room === "versions" && parts.length === 3)) return page((await file([run, room], signal)).rows, query);
   if (parts.length === 3) return file([run, room], signal);

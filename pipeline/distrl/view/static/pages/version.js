@@ -3,7 +3,6 @@
 import { api } from "../lib/api.js";
 import { add, h } from "../lib/dom.js";
 import { bytes, count, interval, isNumber, percent, time } from "../lib/format.js";
-import { IS_EXPORT } from "../lib/exported.js";
 import { to } from "../lib/routes.js";
 import { untrusted } from "../lib/text.js";
 import { facts, link, rateBar, section, table } from "../components/parts.js";
@@ -29,7 +28,7 @@ function missing(error) {
 function drawn(run, found, parent) {
   return [
     h("p", { class: "lead" }, rateBar(found.success), " ", link(to.trajectories(run, { version: found.version }), "Episodes that it played"),
-      IS_EXPORT ? null : [" · ", link(to.failures(run, { version: found.version }), "How they failed")]),
+      " · ", link(to.failures(run, { version: found.version }), "How they failed")),
     section("Where it comes from", facts([
       ["Published", time(found.at)],
       ["Parent", isNumber(found.parent) ? link(to.version(run, found.parent), `version ${found.parent}`) : "none: it is the first"],

@@ -9,10 +9,10 @@ priorities change. In each round the buffers take turns, beginning with another 
 clock the median is printed, and of the rounds' ratios ours / theirs the median and the quartiles.
 
 What differs: a peer draws each minibatch by the priorities that the one before it left. Ours draws all minibatches of
-an update by those at its start, as A-RIDE does, so their computation is shared by them; `--minibatches 1` shares
-nothing. The peers' priorities are numbers; ours follow from three columns of all steps of a trajectory (section 5.3).
-Ours takes records by reference and their features by name; where these lie is noted at the beginning of an update, as
-the learner does when it scores what is new.
+an update by those at its start and keeps the scores of all of them after the last, as A-RIDE does, so that both are
+shared by them; `--minibatches 1` shares nothing. The peers' priorities are numbers; ours follow from three columns of
+all steps of a trajectory (section 5.3). Ours takes records by reference and their features by name; where these lie is
+noted at the beginning of an update, as the learner does when it scores what is new.
 """
 
 from __future__ import annotations

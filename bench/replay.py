@@ -9,10 +9,10 @@ priorities change. In each round the buffers take turns, beginning with another 
 clock the median is printed, and of the rounds' ratios ours / theirs the median and the quartiles.
 
 What differs: a peer draws each minibatch by the priorities that the one before it left. Ours draws all minibatches of
-an update by those at its start, as A-RIDE does, so their computation is shared by them; `--minibatches 1` shares
-nothing. The peers' priorities are numbers; ours follow from three columns of all steps of a trajectory (section 5.3).
-Ours takes records by reference and their features by name; where these lie is noted at the beginning of an update, as
-the learner does when it scores what is new.
+an update by those at its start and keeps the scores of all of them after the last, as A-RIDE does, so that both are
+shared by them; `--minibatches 1` shares nothing. The peers' priorities are numbers; ours follow from three columns of
+all steps of a trajectory (section 5.3). Ours takes records by reference and their features by name; where these lie is
+noted at the beginning of an update, as the learner does when it scores what is new.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Ours:
         }
         self.memory = ArideMemory(load(sets=[f"{name}={value}" for name, value in sets.items()], environ={}))
         self.store, self.names, self.u = FeatureStore(512 << 20), list[list[str]](), 0
-        self.draws: list[Draw] = []
+        self.batch, self.found = batch, list[Scores]()
         self.arrived = 0
         """Episodes since the last update."""
 
@@ -107,21 +107,24 @@ class Ours:
 
     def begin(self) -> None:
         layout = self.memory.buffer.layout  # as those that came are found when they are scored, before the draws
-        new = slice(max(len(self.names) - self.arrived, 0) * EPISODE, None)
-        screens_of(
-            Rows(layout, layout.owner[new], np.arange(len(layout.slots))[new] % EPISODE), self.memory.buffer, self.store
-        )
+        new = np.arange(max(len(self.names) - self.arrived, 0) * EPISODE, len(layout.slots))
+        screens_of(Rows(layout, layout.owner[new], new % EPISODE), self.memory.buffer, self.store)
         self.u, self.arrived = self.u + 1, 0
-        self.draws = self.memory.draw(self.u)[::-1]
+        self.drawn, self.found = self.memory.draw(self.u), []
+        self.screens = screens_of(self.drawn.rows, self.memory.buffer, self.store)
 
     def draw(self) -> tuple[Draw, torch.Tensor]:
-        found = self.draws.pop()
-        features = self.store.gather(screens_of(found.rows, self.memory.buffer, self.store))
+        begin = len(self.found) * self.batch
+        part = slice(begin, begin + self.batch)
+        features = self.store.gather(self.screens[part])
         assert features is not None
-        return found, features
+        return self.drawn[part], features
 
     def update(self, found: tuple[Draw, torch.Tensor], priorities: NDArray[np.float64]) -> None:
-        self.memory.take(self.u, found[0].rows, Scores(priorities, -priorities, priorities))
+        """The scores of all minibatches are kept at once after the last, as the learner does."""
+        self.found.append(Scores(priorities, -priorities, priorities))
+        if len(self.found) * self.batch == len(self.drawn.rows):
+            self.memory.take(self.u, self.drawn.rows, Scores.joined(self.found))
 
 
 class Cpprb:

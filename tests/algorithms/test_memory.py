@@ -54,8 +54,8 @@ def update(memory: ArideMemory, u: int) -> list[tuple[int, int]]:
     outdated = memory.outdated(u)
     memory.take(u, outdated, scores(len(outdated)))
     memory.assign_credit()
-    for draw in memory.draw(u):
-        memory.take(u, draw.rows, scores(len(draw.rows), after=None))
+    drawn = memory.draw(u).rows
+    memory.take(u, drawn, scores(len(drawn), after=None))
     return [(entry.logged.position.offset, index) for entry, index in outdated]
 
 
@@ -147,5 +147,5 @@ def test_every_trajectory_has_a_score_that_is_new_enough(windows: list[list[int]
         assert 0.0 not in scored(memory)
         assert memory.ages(u).get("priority_age", 0.0) < within
         assert len(rows) >= min(-(-len(memory.buffer) // within), BATCH // 2)
-        for draw in memory.draw(u):
-            memory.take(u, draw.rows, scores(len(draw.rows), after=None))
+        drawn = memory.draw(u).rows
+        memory.take(u, drawn, scores(len(drawn), after=None))

@@ -18,7 +18,7 @@ def screens_of(rows: Rows, buffer: CircularBuffer, store: FeatureStore) -> Handl
     known: Handles = buffer.screens[slots]
     stale = np.flatnonzero(~store.holds(known))
     if len(stale):
-        steps = (entry.steps[step] for entry, step in map(rows.__getitem__, stale.tolist()))
-        known[stale] = store.handles(each.screenshot.sha256 for each in steps)
-        buffer.screens[slots] = known
+        unknown = Rows(rows.layout, rows.owner[stale], rows.steps[stale])
+        known[stale] = store.handles(entry.steps[step].screenshot.sha256 for entry, step in unknown)
+        buffer.screens[slots[stale]] = known[stale]
     return known

@@ -98,8 +98,8 @@ class FeatureStore:
         left = self._most_bytes - self.held_bytes
         if self._rows is None and 0 < value.nbytes <= left:
             self._rows = self._reserved(value)
-        if self._rows is not None and self._rows.takes(value, left):
-            self._handles[name] = self._rows.put(value)
+        if self._rows is not None and (handle := self._rows.put(value, left)):
+            self._handles[name] = handle
         elif value.nbytes <= left:
             self._held[name] = value
             self._loose_bytes += value.nbytes

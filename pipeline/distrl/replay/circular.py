@@ -127,8 +127,12 @@ class CircularBuffer:
         """(capacity,) where each transition's screenshot lies, as noted by who reads it; 0 until then. No column: it
         holds in this process alone."""
         self._entries: deque[Entry] = deque()
-        self._starts: Slots = np.zeros(capacity, dtype=np.int64)
-        """(capacity,) of the i-th trajectory ever added at i mod capacity: there are never more, as each has a step."""
+        self._ring: Slots = np.tile(np.arange(capacity), 2)
+        """(2 capacity,) all slots, twice, to be read: those of steps in a row lie side by side wherever they begin."""
+        self._ring.flags.writeable = False
+        self._starts: Slots = np.zeros(2 * capacity, dtype=np.int64)
+        """Of the i-th trajectory ever added at i mod capacity, and again `capacity` behind it, so that those of all
+        entries lie side by side: there are never more, as each has a step."""
         self._added = 0
         """Trajectories ever added."""
         self._layout: Layout | None = None
@@ -176,7 +180,8 @@ class CircularBuffer:
 
     def slots(self, entry: Entry) -> Slots:
         """(T,) the slots of an entry's steps, in order."""
-        return (entry.start + np.arange(len(entry), dtype=np.int64)) % self.capacity
+        first = entry.start % self.capacity
+        return self._ring[first : first + len(entry)]
 
     def live(self) -> Slots:
         """(len(self),) the slots of all entries' steps, one entry after the other."""
@@ -226,7 +231,7 @@ class CircularBuffer:
     def _append(self, entry: Entry) -> None:
         self._entries.append(entry)
         self._layout = None
-        self._starts[self._added % self.capacity] = entry.start
+        self._starts[self._added % self.capacity :: self.capacity] = entry.start
         self._added += 1
         logprobs, begin = [step.logprob for step in entry.steps], 0
         for part in self._parts(entry.start, len(logprobs)):
@@ -245,13 +250,12 @@ class CircularBuffer:
     def _laid_out(self) -> Layout:
         """Entries lie one behind the other, so all follows from where each starts."""
         entries = tuple(self._entries)
-        starts = self._starts[np.arange(self._added - len(entries), self._added) % self.capacity]
-        lengths = np.diff(starts, append=self.written)
-        begins = starts - (self.written - len(self))
-        places = self._parts(self.written - len(self), len(self))
-        slots = np.concatenate([np.arange(part.start, part.stop) for part in places])
+        oldest, first = (self._added - len(entries)) % self.capacity, self.written - len(self)
+        bounds = np.concatenate([self._starts[oldest : oldest + len(entries)], [self.written]]) - first
+        begins, lengths = bounds[:-1], bounds[1:] - bounds[:-1]
+        slots = self._ring[first % self.capacity :][: len(self)]
         layout = Layout(entries, lengths, begins, np.repeat(np.arange(len(entries)), lengths), slots)
-        for array in (layout.lengths, layout.begins, layout.owner, layout.slots):
+        for array in (layout.lengths, layout.begins, layout.owner):
             array.flags.writeable = False
         return layout
 

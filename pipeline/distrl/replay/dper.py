@@ -21,20 +21,20 @@ PRIORITY_FLOOR = 1e-3
 
 def priorities(buffer: CircularBuffer, config: PrioritisedReplaySettings) -> Floats:
     """(n,) p(τ) > 0 of each entry, from the columns td, ratio and nll; the maxima are those of the buffer now."""
-    layout = buffer.layout
+    layout, columns = buffer.layout, buffer.columns
     if not layout.entries:
         return np.zeros(0)
-    td, ratio, nll = (layout.of(buffer.columns[name]) for name in ("td", "ratio", "nll"))
-    td, ratio, nll = np.abs(td), np.minimum(1.0, ratio), np.maximum(nll, 0.0)
 
     def mean(column: Floats) -> Floats:
         return np.bincount(layout.owner, column, len(layout.entries)) / layout.lengths
 
-    total: Floats = (
-        config.w1 * mean(td) / max(float(td.max()), PRIORITY_FLOOR)
-        + config.w2 * mean(ratio)
-        + config.w3 * mean(nll) / max(float(nll.max()), PRIORITY_FLOOR)
-    )
+    def scaled(weight: float, column: Floats) -> Floats:
+        return weight * mean(column) / max(float(column.max()), PRIORITY_FLOOR)
+
+    # one column after the other, so that each is still near the processor when it is summed up
+    total = scaled(config.w1, np.abs(layout.of(columns["td"])))
+    total += config.w2 * mean(np.minimum(1.0, layout.of(columns["ratio"])))
+    total += scaled(config.w3, np.maximum(layout.of(columns["nll"]), 0.0))
     return total + PRIORITY_FLOOR
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from distrl import config as settings
 from distrl.algorithms.actor_critic import ActorCritic
 from distrl.algorithms.aride.critics import Critics
-from distrl.algorithms.aride.memory import ArideMemory
+from distrl.algorithms.aride.memory import ArideMemory, Scores
 from distrl.algorithms.aride.scoring import score, state_values
 from distrl.algorithms.aride.train_step import Trained, batch_of, improve
 from distrl.algorithms.aride.truncation import screen_after
@@ -41,15 +41,17 @@ class Aride(ActorCritic[Critics]):
     def update(self, u: int) -> Metrics:
         memory = self.memory
         outdated = memory.outdated(u)
-        screens = screens_of(outdated, memory.buffer, self._context.features.store)
+        buffer, store = memory.buffer, self._context.features.store
+        screens = screens_of(outdated, buffer, store)
         memory.take(u, outdated, score(self._context, self.critics, outdated, self._settings, screens))
         memory.assign_credit()
-        ages, draws = memory.ages(u), memory.draw(u)
-        self.drawn = memory.drawn(draws)
-        batches = [batch_of(draw, memory.buffer, self._context) for draw in draws]
+        ages, draw = memory.ages(u), memory.draw(u)
+        self.drawn = memory.drawn(draw)
+        screens, size = screens_of(draw.rows, buffer, store), self._settings.batch_size
+        minibatches = (slice(begin, begin + size) for begin in range(0, len(draw.rows), size))
+        batches = [batch_of(draw[part], screens[part], buffer, self._context) for part in minibatches]
         found = improve(self._trained, batches, self._settings, u, train_policy=memory.phase(u).trains_policy)
-        for draw, each in zip(draws, found, strict=True):
-            memory.take(u, draw.rows, each.scores)
+        memory.take(u, draw.rows, Scores.joined([each.scores for each in found]))
         return {**mean_metrics([each.metrics for each in found]), **ages}
 
     def values(self, steps: Sequence[TrajectoryStep]) -> NDArray[np.float64]:

@@ -36,7 +36,7 @@ ARIDE: Final = Phase("a-ride", trains_policy=True)
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The B transitions of one minibatch.
+    """B transitions: those of all minibatches of an update, one minibatch after the other, or of one of them.
 
     weights: (B,) under which they are uniform over transitions. mean_length: steps of a trajectory, over the whole
     buffer. priority: (B,) of the trajectories, as filtered.
@@ -46,6 +46,9 @@ class Draw:
     weights: NDArray[np.float64]
     mean_length: float
     priority: NDArray[np.float64]
+
+    def __getitem__(self, part: slice) -> Draw:
+        return Draw(self.rows[part], self.weights[part], self.mean_length, self.priority[part])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,15 @@ class Scores:
     logprob: Array
     v_traj: Array
     after: Array | None = None
+
+    @staticmethod
+    def joined(parts: Sequence[Scores]) -> Scores:
+        """Those of all parts, one after the other; of each, nobody looked at the screen after."""
+
+        def whole(name: str) -> Array:
+            return np.concatenate([np.zeros(0), *(getattr(part, name) for part in parts)])
+
+        return Scores(whole("value"), whole("logprob"), whole("v_traj"))
 
 
 class ArideMemory:
@@ -117,14 +129,15 @@ class ArideMemory:
         columns, slots, last = self.buffer.columns, rows.slots, rows.last
         behaviour = self.buffer.logprobs[slots]
         columns["value"][slots] = scores.value
-        columns["ratio"][slots] = np.exp(np.clip(scores.logprob - behaviour, *losses.LOG_RATIO_BOUNDS))
+        low, high = losses.LOG_RATIO_BOUNDS
+        columns["ratio"][slots] = np.exp(np.minimum(np.maximum(scores.logprob - behaviour, low), high))
         columns["nll"][slots] = -scores.logprob
         columns["v_traj"][slots[last]] = scores.v_traj[last]
         if scores.after is not None:
             columns["after"][slots] = scores.after
-            columns["scored"][slots] = u + 1
-        else:  # V of the screen after the last step stays as old as it is
-            columns["scored"][slots[~self._are_bootstrapped(rows, last)]] = u + 1
+        elif self._settings.truncation != "terminal":  # V of the screen after the last step stays as old as it is
+            slots = slots[~_are_bootstrapped(rows)]
+        columns["scored"][slots] = u + 1
 
     def assign_credit(self) -> None:
         """Credit of every transition, from the newest scores of its trajectory."""
@@ -142,11 +155,11 @@ class ArideMemory:
         columns["td"][slots], columns["target"][slots] = worth.td, worth.targets
         columns["advantage"][slots] = worth.advantages
 
-    def draw(self, u: int) -> list[Draw]:
+    def draw(self, u: int) -> Draw:
         """The minibatches of update `u`: transitions through trajectories, by DPER. None of an empty buffer."""
         layout, replay = self.buffer.layout, self._settings.replay
         if not layout.entries:
-            return []
+            return Draw(Rows(layout, layout.owner, layout.slots), np.zeros(0), 0.0, np.zeros(0))
         lengths = layout.lengths
         last = layout.slots[layout.begins + lengths - 1]
         priority = dper.filtered(
@@ -154,24 +167,20 @@ class ArideMemory:
         )
         probability = dper.probabilities(priority, replay.alpha)
         size = self._settings.minibatches * self._settings.batch_size
-        drawn = dper.sample(generator(self._config, "replay", u), probability, lengths, size)
-        weights, mean_length = dper.importance_weights(probability, lengths), float(lengths.mean())
-        return [
-            Draw(Rows(layout, rows[:, 0], rows[:, 1]), weights[rows[:, 0]], mean_length, priority[rows[:, 0]])
-            for rows in np.split(drawn, self._settings.minibatches)
-        ]
+        owner, steps = dper.sample(generator(self._config, "replay", u), probability, lengths, size).T
+        weights = dper.importance_weights(probability, lengths)
+        return Draw(Rows(layout, owner, steps), weights[owner], float(lengths.mean()), priority[owner])
 
-    def drawn(self, draws: Sequence[Draw]) -> DrawnSteps:
+    def drawn(self, draw: Draw) -> DrawnSteps:
         """What an update learns from: the scores and the credit of its draws as they are now."""
-        rows, columns = [row for draw in draws for row in draw.rows], self.buffer.columns
-        slots = np.concatenate([draw.rows.slots for draw in draws] or [np.zeros(0, np.int64)])
+        slots, columns = draw.rows.slots, self.buffer.columns
         return DrawnSteps(
-            rows,
+            list(draw.rows),
             value=columns["value"][slots],
             advantage=columns["advantage"][slots],
             td_error=columns["td"][slots],
             ratio=columns["ratio"][slots],
-            priority=np.concatenate([draw.priority for draw in draws] or [np.zeros(0)]),
+            priority=draw.priority,
         )
 
     def ages(self, u: int) -> dict[str, float]:
@@ -194,10 +203,10 @@ class ArideMemory:
             overdue[np.flatnonzero(oldest)[np.unique(owner[oldest], return_index=True)[1]]] = True
         return overdue
 
-    def _are_bootstrapped(self, rows: Rows, last: Mask) -> Mask:
-        """(B,) whether a row is a last step that is bootstrapped from the screen after it. last: `rows.last`."""
-        found = np.zeros(len(rows), dtype=bool)
-        if self._settings.truncation != "terminal":
-            places = np.flatnonzero(last)
-            found[places] = [screen_after(rows[place][0].logged.trajectory) is not None for place in places.tolist()]
-        return found
+
+def _are_bootstrapped(rows: Rows) -> Mask:
+    """(B,) whether a row is a last step that is bootstrapped from the screen after it."""
+    entries, found = rows.layout.entries, rows.last.copy()
+    owners = rows.owner[found].tolist()
+    found[found] = [screen_after(entries[owner].logged.trajectory) is not None for owner in owners]
+    return found

@@ -18,7 +18,6 @@ from distrl.algorithms.aride.memory import Draw, Scores
 from distrl.algorithms.descent import descend
 from distrl.algorithms.episodes import step_at, succeeded
 from distrl.algorithms.protocol import Context, Optimised
-from distrl.algorithms.screens import screens_of
 from distrl.compute import Gradients, ShardResult
 from distrl.policy.feature_rows import Handles
 from distrl.policy.protocol import TrajectoryStep
@@ -55,7 +54,8 @@ class Batch:
     trajectory_weight: Tensor
 
 
-def batch_of(draw: Draw, buffer: CircularBuffer, context: Context) -> Batch:
+def batch_of(draw: Draw, screens: Handles, buffer: CircularBuffer, context: Context) -> Batch:
+    """screens: (B,) `screens_of` its rows."""
     rows, slots = list(draw.rows), draw.rows.slots
     steps = [step_at(entry, index) for entry, index in rows]
 
@@ -64,7 +64,7 @@ def batch_of(draw: Draw, buffer: CircularBuffer, context: Context) -> Batch:
 
     return Batch(
         steps,
-        screens_of(draw.rows, buffer, context.features.store),
+        screens,
         behaviour_logprob=placed(buffer.logprobs[slots]),
         invalid=placed([is_invalid(each.step) for each in steps]),
         target=placed(buffer.columns["target"][slots]),

@@ -28,13 +28,13 @@ def priorities(buffer: CircularBuffer, config: PrioritisedReplaySettings) -> Flo
     def mean(column: Floats) -> Floats:
         return np.bincount(layout.owner, column, len(layout.entries)) / layout.lengths
 
-    def scaled(weight: float, column: Floats) -> Floats:
-        return weight * mean(column) / max(float(column.max()), PRIORITY_FLOOR)
-
     # one column after the other, so that each is still near the processor when it is summed up
-    total = scaled(config.w1, np.abs(layout.of(columns["td"])))
-    total += config.w2 * mean(np.minimum(1.0, layout.of(columns["ratio"])))
-    total += scaled(config.w3, np.maximum(layout.of(columns["nll"]), 0.0))
+    td = np.abs(layout.of(columns["td"]))
+    total: Floats = config.w1 * mean(td) / max(float(td.max()), PRIORITY_FLOOR)
+    ratio = np.minimum(1.0, layout.of(columns["ratio"]))
+    total += config.w2 * mean(ratio)
+    nll = np.maximum(layout.of(columns["nll"]), 0.0)
+    total += config.w3 * mean(nll) / max(float(nll.max()), PRIORITY_FLOOR)
     return total + PRIORITY_FLOOR
 
 

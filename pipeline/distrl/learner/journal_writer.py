@@ -55,7 +55,8 @@ class JournalWriter:
         self._journal = Journal(config)
         self._in_doubt = False
         self._lines = 0
-        self._last_offset = -1
+        self._last: tuple[Update, int] | None = None
+        """The last line that this learner appended since it read the journal, and its offset."""
 
     def __enter__(self) -> JournalWriter:
         self._journal.open()
@@ -66,7 +67,7 @@ class JournalWriter:
     def history(self) -> History:
         """Read the journal; the next `append` follows what was read."""
         lines = journal_lines(self._config)
-        self._lines, self._last_offset, self._in_doubt = len(lines), -1, False
+        self._lines, self._last, self._in_doubt = len(lines), None, False
         return History.of(lines)
 
     def __exit__(
@@ -85,9 +86,9 @@ class JournalWriter:
 
         def write() -> None:
             place = self._journal.append(update)
-            if place is not None and place.offset <= self._last_offset:
-                raise self._cut(f"has taken a line at offset {place.offset}, and had one at {self._last_offset}")
-            self._last_offset = self._last_offset if place is None else place.offset
+            if place is not None:
+                self._refuse_lost(place.offset)
+                self._last = update, place.offset
 
         self._write(write, is_written)
         self._lines += 1
@@ -134,6 +135,16 @@ class JournalWriter:
         self._in_doubt = False
         LOG.info("journal reopened; the unacknowledged record %s", "is in it" if written else "is written now")
         return written
+
+    def _refuse_lost(self, offset: int) -> None:
+        """Raise CutError where the line before the one that was taken at `offset` is gone.
+
+        A line and the end of its transaction take an offset each, so the next line comes two later. Any other place
+        is looked into: a broker that lost a line may have written the end of its transaction once more, and the next
+        line then comes one later, not where the lost one was.
+        """
+        if self._last is not None and offset != self._last[1] + 2 and self._last[0] not in journal_lines(self._config):
+            raise self._cut(f"has taken a line at offset {offset}, and no longer has the one at {self._last[1]}")
 
     def _cut(self, what: str) -> CutError:
         return CutError(topic_name(self._config.run, "updates"), f"{what}: its tail is lost", "start the learner again")

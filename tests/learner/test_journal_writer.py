@@ -1,0 +1,63 @@
+"""A line of the journal that the broker has lost is found by where the next one lands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from distrl.broker.reader import CutError
+from distrl.config import load
+from distrl.learner import journal_writer
+from distrl.learner.journal_writer import JournalWriter
+from distrl.types import LogPosition, Update
+
+
+@dataclass
+class Log:
+    """In place of the topic: each line at the offset that comes next, and one for the end of its transaction."""
+
+    lines: list[Update] = field(default_factory=list)
+    next_offset: int = 0
+
+    def append(self, update: Update) -> LogPosition:
+        place = LogPosition("updates", 0, self.next_offset)
+        self.lines.append(update)
+        self.next_offset += 2
+        return place
+
+
+def line(u: int) -> Update:
+    return Update(u, (), "f", u)
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    made = Log()
+    monkeypatch.setattr(journal_writer, "journal_lines", lambda config: list(made.lines))
+    return made
+
+
+@pytest.fixture
+def writer(log: Log) -> JournalWriter:
+    made = JournalWriter(load(sets=["run=demo"], environ={}))
+    made._journal = log  # type: ignore[assignment]
+    for u in range(3):
+        made.append(line(u))
+    return made
+
+
+@pytest.mark.parametrize("ends_written_again", [0, 1])
+def test_a_lost_line_is_found_also_where_the_end_of_its_transaction_was_written_again(
+    log: Log, writer: JournalWriter, ends_written_again: int
+) -> None:
+    log.lines.pop()
+    log.next_offset += ends_written_again - 2
+    with pytest.raises(CutError, match="its tail is lost"):
+        writer.append(line(3))
+
+
+@pytest.mark.parametrize("ends_written_again", [0, 1, 5])
+def test_a_journal_that_is_whole_is_written_on(log: Log, writer: JournalWriter, ends_written_again: int) -> None:
+    log.next_offset += ends_written_again
+    writer.append(line(3))
+    assert log.lines == [line(u) for u in range(4)]

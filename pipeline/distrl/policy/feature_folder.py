@@ -46,7 +46,7 @@ PACKAGES: Final = ("torch", "transformers", "pillow", "numpy")
 """Another version of one of them may compute other bits."""
 
 AHEAD: Final = 32
-"""Files that the system is told of before they are read."""
+"""Files that the system is asked for before they are read."""
 
 PROMPTING: Final = ("chat_template", "history_screens")
 """Settings that came later than folders, and that say how screens are asked about and nothing of their features."""

@@ -88,13 +88,13 @@ class FeatureStore:
         """How many lie in the file."""
         return len(self._places)
 
-    def has_room(self, value: Tensor) -> bool:
-        """Whether `put` would keep it in memory."""
-        left = self._most_bytes - self.held_bytes
-        return value.nbytes <= left or (self._rows is not None and self._rows.takes(value, left))
-
     def put(self, name: str, value: Tensor) -> None:
         """Keep `value` under a new name. Raises StoreError where the file cannot take it; nothing is kept then."""
+        if not self.hold(name, value):
+            self._places[name] = _Place(self._write(_bytes(value)), value.shape, value.dtype)
+
+    def hold(self, name: str, value: Tensor) -> bool:
+        """Keep `value` under a new name where memory has room for it; returns whether it had."""
         left = self._most_bytes - self.held_bytes
         if self._rows is None and 0 < value.nbytes <= left:
             self._rows = self._reserved(value)
@@ -104,7 +104,8 @@ class FeatureStore:
             self._held[name] = value
             self._loose_bytes += value.nbytes
         else:
-            self._places[name] = _Place(self._write(_bytes(value)), value.shape, value.dtype)
+            return False
+        return True
 
     def get(self, name: str) -> Tensor:
         """The tensor, bit for bit; to be read until its name is dropped. Raises KeyError for an unknown name and

@@ -39,10 +39,9 @@ class Features:
         """embed: of a PNG; raises PolicyError for bytes that are no image. threads: for torch."""
         self._embed, self._threads, self.store = embed, threads, store
         self._sizes: dict[str, ScreenSize] = {}
+        """By sha256, of all that are loaded. What the store does not have is read from the folder each time."""
         self._unreadable: set[str] = set()
         self._folder: FeatureFolder | None = None
-        self._in_folder: set[str] = set()
-        """By sha256: loaded, and read from the folder each time."""
         self._at_hand: Callable[[ObjectRef], bool] | None = None
         self._looking = threading.Lock()
         """Held while a screenshot is looked at: a policy has one user at a time."""
@@ -134,8 +133,8 @@ class Features:
         if found is None:
             self._unreadable.add(ref.sha256)
             return
-        if self._folder is not None and ref.sha256 in self._folder and not self.store.has_room(found.tokens):
-            self._in_folder.add(ref.sha256)
+        if self._folder is not None and ref.sha256 in self._folder:
+            self.store.hold(ref.sha256, found.tokens)
         else:
             self.store.put(ref.sha256, found.tokens)
         self._sizes[ref.sha256] = found.size
@@ -179,8 +178,9 @@ class Features:
         return StackedFeatures(tokens, [self.size(each.step.screenshot) for each in steps])
 
     def _of(self, ref: ObjectRef) -> ImageFeatures:
-        if ref.sha256 not in self._in_folder:
-            return ImageFeatures(self.store.get(ref.sha256), self.size(ref))
+        size = self.size(ref)
+        if ref.sha256 in self.store:
+            return ImageFeatures(self.store.get(ref.sha256), size)
         if self._folder is None or (found := self._folder.get(ref.sha256)) is None:
             raise FeatureFileError(
                 SETTING,
@@ -193,9 +193,7 @@ class Features:
     def keep(self, names: set[str]) -> None:
         """Forget every image whose sha256 is not in `names`."""
         for name in self._sizes.keys() - names:
-            if name in self._in_folder:
-                self._in_folder.remove(name)
-            else:
+            if name in self.store:
                 self.store.drop(name)
             del self._sizes[name]
         self._unreadable &= names

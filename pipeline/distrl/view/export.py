@@ -5,8 +5,7 @@
     data/runs.json                         the answers, each as the API gives it
     data/reports.json, data/reports.d/ID.json
     data/RUN/{run,series,failures,devices,versions,dead-letters,trajectories}.json
-    data/RUN/failures/VERSION.json
-    data/RUN/versions/N.json
+    data/RUN/{versions,failures}/N.json    those of version N
     data/RUN/TOPIC/PARTITION-OFFSET.json   an episode
     images/SHA256.png                      each screenshot once
 

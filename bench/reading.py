@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,12 +20,12 @@ import torch
 from distrl.errors import DistrlError
 from distrl.policy.autoui.base import Base, load_base
 from distrl.policy.autoui.model import AutoUIModel
-from distrl.policy.autoui.pretraining.screens import RENAMED
+from distrl.policy.autoui.pretraining.examples import TrainingScreen, drawn_words
+from distrl.policy.autoui.pretraining.screens import RENAMED, target_of
 from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.policy.registry import SHIPPED
 from rich.console import Console
 from rich.table import Table
-from simphone.element import HEIGHT, WIDTH
 from simphone.gallery import walk
 from simphone.generations import NEWEST
 from simphone.machine import draw, widgets
@@ -71,24 +70,21 @@ def words(base: Base, generation: int) -> Iterator[tuple[str, bool]]:
     model, tokenizer = base.model, base.tokenizer
     assert isinstance(model, AutoUIModel)
     assert isinstance(tokenizer, WordTokenizer)
-    known, seen = set(tokenizer.tokens), set[bytes]()
-    rows, columns = model.shape.grid
+    ids, seen = {word: number for number, word in enumerate(tokenizer.tokens)}, set[bytes]()
     for state in walk(generation):
         image = draw(state).convert("RGB")
         if image.tobytes() in seen:
             continue
         seen.add(image.tobytes())
-        pixels = torch.from_numpy(np.array(image).transpose(2, 0, 1))[None]
+        pixels = np.array(image).transpose(2, 0, 1)
         with torch.no_grad():
-            likeliest = model.fusion.read(model.vision.content(pixels)).argmax(-1)[0]
-        for widget in widgets(state):
-            left, top, right, bottom = widget.box
-            cells = likeliest[
-                int(top / HEIGHT * rows) : math.ceil(bottom / HEIGHT * rows),
-                int(left / WIDTH * columns) : math.ceil(right / WIDTH * columns),
-            ]
-            there = {tokenizer.tokens[number] for number in cells.flatten().tolist()}
-            yield from ((word, word in there) for word in widget.label.split() if widget.target and word in known)
+            likeliest = model.fusion.read(model.vision.content(torch.from_numpy(pixels)[None])).argmax(-1).flatten()
+        targets = tuple(target_of(widget) for widget in widgets(state) if widget.target)
+        if not targets:
+            continue
+        stands, cells = drawn_words([TrainingScreen(pixels, targets)], ids, model.shape.grid)
+        for _, widget, number in stands.tolist():
+            yield tokenizer.tokens[number], number in likeliest[torch.from_numpy(cells[0, widget] > 0)]
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def draw_screens(
 
 def _seen(drawn: Synthetic) -> TrainingScreen:
     pixels = np.ascontiguousarray(np.asarray(drawn.image, dtype=np.uint8).transpose(2, 0, 1))
-    targets = tuple(_target(widget) for widget in drawn.elements if widget.target)
+    targets = tuple(target_of(widget) for widget in drawn.elements if widget.target)
     letters = [(ALPHABET.index(letter.character), int(letter.x), int(letter.y)) for letter in drawn.letters]
     inside = [letter for letter in letters if 0 <= letter[1] < WIDTH and 0 <= letter[2] < HEIGHT]
     return TrainingScreen(
@@ -62,7 +62,8 @@ def _seen(drawn: Synthetic) -> TrainingScreen:
     )
 
 
-def _target(widget: Element) -> Target:
+def target_of(widget: Element) -> Target:
+    """What the pre-training knows of a widget."""
     left, top, right, bottom = widget.box
     return Target(
         widget.kind,

@@ -72,8 +72,8 @@ class Element:
 Elements = tuple[Element, ...]
 
 
-def title(text: str, colour: Colour) -> Element:
-    return Element("bar", (0, 0, WIDTH, 24), text=text, colour=colour)
+def title(text: str, colour: Colour, top: int = 0) -> Element:
+    return Element("bar", (0, top, WIDTH, top + 24), text=text, colour=colour)
 
 
 def search_box(typed: str, focused: bool, top: int, target: str, label: str = "search") -> Element:

@@ -66,14 +66,21 @@ def redrawn(elements: Elements, generation: int) -> Elements:
 def _redrawn(element: Element, generation: int) -> Element:
     left, top, right, bottom = element.box
     moved = generation >= MOVED and element.kind not in ("toggle", "field")  # their own parts have a fixed side
-    renamed = generation >= RENAMED
-    return replace(
+    drawn = replace(
         element,
         colour=_turned(element.colour) if element.kind in TINTED else element.colour,
         box=(WIDTH - right, top, WIDTH - left, bottom) if moved else element.box,
-        label=NAMES.get(element.label, element.label) if renamed else element.label,
-        text=NAMES.get(element.text, element.text) if renamed and element.kind == "bar" else element.text,
         outlined=generation >= RESTYLED,
+    )
+    return renamed(drawn) if generation >= RENAMED else drawn
+
+
+def renamed(element: Element) -> Element:
+    """The element with its newer name; what stands in a row or a field is not the UI's, and stays."""
+    return replace(
+        element,
+        label=NAMES.get(element.label, element.label),
+        text=NAMES.get(element.text, element.text) if element.kind == "bar" else element.text,
     )
 
 

@@ -14,6 +14,7 @@ from PIL import Image
 
 from simphone.canvas import Letter, draw, letters
 from simphone.element import HEIGHT, LIGHT, NAMED, Colour, Element, Elements, keyboard, title
+from simphone.generations import renamed
 from simphone.popups import POPUPS
 from simphone.synthetic_labels import Labels, Pair
 from simphone.synthetic_parts import ANYWHERE, DARK, ON_LIGHT
@@ -33,6 +34,8 @@ BACKGROUNDS: Final[tuple[Colour, ...]] = (LIGHT, LIGHT, LIGHT, LIGHT, LIGHT, (21
 KEYS: Final = ("go", "send", "save", "new")
 OUTLINED: Final = 0.15
 """Share of screens whose surfaces are drawn as outlines."""
+RENAMED: Final = 0.3
+"""Share of screens with the names that newer generations of the UI have."""
 
 
 def synthetic_screen(
@@ -62,10 +65,23 @@ def synthetic_screen(
         top = max((element.box[3] for element in part), default=top) + rng.choice((0, 0, 8, 16) if part else (8, 16))
     if rng.random() < OUTLINED:
         behind = [replace(element, outlined=True) for element in behind]
+    newer = rng.random() < RENAMED
+    if newer:
+        behind = _renamed(behind)
     if rng.random() < 0.15:
-        dialog = POPUPS[rng.choice(sorted(POPUPS))]
+        dialog: Elements = POPUPS[rng.choice(sorted(POPUPS))]
+        if newer:
+            dialog = tuple(_renamed(dialog))
         return Synthetic(draw((*behind, *dialog), background, len(behind)), dialog, letters((*behind, *dialog)))
     return Synthetic(draw(tuple(behind), background), tuple(behind), letters(tuple(behind)))
+
+
+def _renamed(elements: Sequence[Element]) -> list[Element]:
+    """With newer names, but for rows, whose words are not the UI's, and a name that stands there already."""
+    labels = {element.label for element in elements if element.target}
+    return [
+        element if element.kind == "row" or (new := renamed(element)).label in labels else new for element in elements
+    ]
 
 
 def _bar_colour(rng: random.Random) -> Colour:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from simphone import lexicon, words
+from simphone import generations, lexicon, words
 from simphone.words import Words
 
 Pair = tuple[str, str]
@@ -38,7 +38,11 @@ SHORT: Final = tuple(name for name in SINGLE if " " not in name and len(name) <=
 """Words that fit under an icon."""
 EVERY: Final = tuple(dict.fromkeys((*words.ALL, *lexicon.ALL)))
 """Every word of the phone."""
-FREE: Final = (*EVERY, *(word for pair in PAIRED for side in pair for word in side))
+NEWER: Final = tuple(
+    dict.fromkeys(word for name in generations.NAMES.values() for word in name.split() if word not in EVERY)
+)
+"""Words that newer generations of the UI alone show."""
+FREE: Final = (*EVERY, *NEWER, *(word for pair in PAIRED for side in pair for word in side))
 """Words for labels of any two words; those that apps use in pairs count twice."""
 SHORTEST: Final = (*(word for word in EVERY if len(word) <= 4), *(*words.HOURS, *words.HALVES) * 10)
 """Two of them fit on a tile. Those of which apps make times come more often."""

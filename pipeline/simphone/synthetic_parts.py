@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from simphone import lexicon, words
 from simphone.apps.lists import QUIET
-from simphone.element import LIGHT, NAMED, WIDTH, Colour, Element, search_box
+from simphone.element import LIGHT, NAMED, WIDTH, Colour, Element, search_box, title
 from simphone.synthetic_labels import SHORT, Labels
 
 Part = Callable[[random.Random, Labels, int, int], list[Element]]
@@ -33,12 +34,21 @@ def _rows(rng: random.Random, labels: Labels, top: int, space: int) -> list[Elem
     height, kind = min(rng.choice((32, 40, 48)), space), rng.choice(("row", "toggle"))
     most = space // height
     count = rng.randint((most + 1) // 2, most)
-    return [
+    shown = [
         Element(
             kind, (0, top + i * height, WIDTH, top + (i + 1) * height), name, "x", on=rng.random() < 0.5, colour=LIGHT
         )
         for i, name in enumerate(labels.any() for _ in range(count))
     ]
+    if kind == "toggle" and rng.random() < 0.5:
+        shown.append(_scroll_bar(rng, top, count * height))
+    return shown
+
+
+def _scroll_bar(rng: random.Random, top: int, height: int) -> Element:
+    """Of a list that is longer than its `height` px below `top`."""
+    begin = top + rng.randrange(height // 4)
+    return Element("scroll", (WIDTH - 4, begin, WIDTH, begin + rng.randrange(height // 3, height * 2 // 3)))
 
 
 def _ranks(rng: random.Random, labels: Labels, top: int, space: int) -> list[Element]:
@@ -143,16 +153,17 @@ def _entries(rng: random.Random, labels: Labels, top: int, space: int) -> list[E
         shown.append(Element("row", box, name, "x", text=name, colour=LIGHT))
         if rng.random() < 0.2:
             shown.append(Element("caption", box, text=rng.choice(CAPTIONS), colour=QUIET))
-    begin = top + rng.randrange(16)
-    return [*shown, Element("scroll", (WIDTH - 4, begin, WIDTH, begin + 12 * count))]
+    return [*shown, _scroll_bar(rng, top, 32 * count)]
 
 
 def _month(rng: random.Random, labels: Labels, top: int, space: int) -> list[Element]:
-    """The days of a month, as far as there is room."""
-    first = rng.randrange(7)
+    """A month's name and its days, as far as there is room."""
+    month = rng.choice(lexicon.MONTHS)
+    name = replace(title(f"{month} {rng.randrange(2020, 2030)}", _colour(rng), top), label=month)
+    first, top, space = rng.randrange(7), top + 24, space - 24
     places = [(first + i, day) for i, day in enumerate(DAYS)]
     free = set(labels.of(DAYS, len(DAYS)))
-    return [
+    days = [
         Element(
             "day",
             (1 + at % 7 * 18, top + at // 7 * 32, 19 + at % 7 * 18, top + 32 + at // 7 * 32),
@@ -164,6 +175,7 @@ def _month(rng: random.Random, labels: Labels, top: int, space: int) -> list[Ele
         for at, day in places
         if day in free and (at // 7 + 1) * 32 <= space
     ]
+    return [name, *days] if days else []
 
 
 def _rounds(rng: random.Random, labels: Labels, top: int, space: int) -> list[Element]:

@@ -3,8 +3,9 @@ import random
 import pytest
 from simphone import lexicon
 from simphone.element import HEIGHT, WIDTH, Elements
+from simphone.generations import NAMES
 from simphone.synthetic import synthetic_screen
-from simphone.synthetic_labels import EVERY, PAIRED, SINGLE, Pair
+from simphone.synthetic_labels import EVERY, NEWER, PAIRED, SINGLE, Pair
 from simphone.words import ALL, APPS, HALVES, HOURS, RANKS, SITES, pairs
 
 FORBIDDEN = frozenset({("red", "lamp"), ("wifi", "lock"), ("6", "am"), ("anna", "lee")})
@@ -20,7 +21,7 @@ def test_no_widget_is_labelled_with_a_forbidden_pair_and_every_word_is_known(fre
     labels = [element.label for _ in range(400) for element in named(rng, FORBIDDEN, free)]
     assert len(labels) > 1000
     assert not {" ".join(pair) for pair in FORBIDDEN} & set(labels)
-    assert {word for label in labels for word in label.split()} <= set(EVERY)
+    assert {word for label in labels for word in label.split()} <= {*EVERY, *NEWER}
 
 
 def test_a_label_names_one_widget_that_lies_on_the_screen_and_holds_the_cell_of_its_middle() -> None:
@@ -70,7 +71,8 @@ def test_all_that_a_policy_must_learn_to_touch_occurs() -> None:
 
 
 def test_free_labels_put_words_together_that_no_app_does() -> None:
-    apps = {" ".join(pair) for first, second in PAIRED for pair in pairs(first, second)} | set(SINGLE)
+    apps = {" ".join(pair) for first, second in PAIRED for pair in pairs(first, second)}
+    apps |= {*SINGLE, *NAMES.values()}
 
     def mixed(free: float) -> int:
         rng = random.Random(3)

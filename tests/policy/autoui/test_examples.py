@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from distrl.policy.autoui.pretraining.elsewhere import app_example, month_example, scroll_example, shows_apps
 from distrl.policy.autoui.pretraining.examples import (
     Example,
     Target,
@@ -13,7 +14,6 @@ from distrl.policy.autoui.pretraining.examples import (
     askable,
     copy_example,
     drawn_words,
-    scroll_example,
     touch_examples,
 )
 from distrl.policy.autoui.pretraining.screens import draw_screens, phone_language, phone_tokenizer

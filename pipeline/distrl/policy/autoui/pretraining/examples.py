@@ -1,10 +1,11 @@
-"""What the base model is pre-trained on: touch the widget that is meant, copy what a marker announces, look further
-down a list, know the end.
+"""What the base model is pre-trained on: touch the widget that is meant, copy what a marker announces, know the end
+(and, in elsewhere.py, look for what is not in sight).
 
 A widget is named after a verb ("tap wifi sync"), or a sentence just mentions it among other words, none of which
-names another widget of that screen: whoever reads a goal on a screen looks for what of it is there. Where the last
-action touched it already, nothing is left to do. What a marker announces is typed only where a keyboard is up: the
-screen decides what of a sentence is to be done now, and not the sentence alone.
+names another widget of that screen, but for a tab that is chosen already: whoever reads a goal on a screen looks for
+what of it is there. A widget that newer apps call otherwise than people do may be asked for as people call it. Where
+the last action touched it already, nothing is left to do. What a marker announces is typed only where a keyboard is
+up: the screen decides what of a sentence is to be done now, and not the sentence alone.
 
 None is a task of a suite: no goal is reached, no screen follows another. Pure: every draw comes from the `rng` that
 is passed. Pairs of words that the evaluation holds out never stand next to each other in what is asked or written.
@@ -26,6 +27,7 @@ from distrl.policy.autoui.tokenizer import SINGLES, WordTokenizer
 from distrl.types import Action, ActionKind, Point
 
 Pair = tuple[str, str]
+Phrase = tuple[str, ...]
 
 LENGTHS: Final = (2, 6, 3, 1)
 """How often a text of one word, two, three and four is to be typed."""
@@ -35,13 +37,14 @@ LENGTHS: Final = (2, 6, 3, 1)
 class Target:
     """A widget on a screen. words: its label; drawn: the words that stand there, mostly the label.
 
-    box: left, top, right, bottom as fractions of the screen.
+    box: left, top, right, bottom as fractions of the screen. chosen: it is the tab whose content is shown.
     """
 
     kind: str
     words: tuple[str, ...]
     drawn: tuple[str, ...]
     box: tuple[float, float, float, float]
+    chosen: bool = False
 
     def holds(self, point: Point) -> bool:
         left, top, right, bottom = self.box
@@ -56,7 +59,7 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class TrainingScreen:
     """pixels: uint8 (3, H, W). targets: every named widget that a finger can reach. typing: a keyboard is up. scrolls:
-    a list has more rows than are in sight.
+    a list has more rows than are in sight. month: the one whose days are shown, "" on other screens.
 
     letters: int16 (M, 3), each character that is written: its number in the alphabet, x and y in pixels.
     """
@@ -66,14 +69,15 @@ class TrainingScreen:
     typing: bool = False
     letters: npt.NDArray[np.int16] = field(default_factory=lambda: np.zeros((0, 3), np.int16))
     scrolls: bool = False
+    month: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
     """Read `prompt` over screen number `screen` of the batch and write `action`.
 
-    target: the widget that is meant, None for a copy. done: it was touched already, and `action` says so. scrolls: what
-    is meant is not in sight, and `action` looks further down.
+    target: the widget that is meant, None for a copy. done: it was touched already, and `action` says so. looks: of
+    what kind it is where what is meant is not in sight and `action` looks elsewhere, or where it is known by its use.
     """
 
     screen: int
@@ -81,12 +85,12 @@ class Example:
     action: tuple[int, ...]
     target: Target | None = None
     done: bool = False
-    scrolls: bool = False
+    looks: str = ""
 
     @property
     def kind(self) -> str:
-        if self.target is None:
-            return "scroll" if self.scrolls else "copy"
+        if self.looks or self.target is None:
+            return self.looks or "copy"
         return "done" if self.done else self.target.kind
 
 
@@ -95,6 +99,8 @@ class Language:
     """The words that sentences are made of. verbs: they ask for a touch; markers: they announce what is to be typed.
 
     copied: what is typed. fillers: what may stand around. forbidden: pairs that never stand side by side.
+    known_as: of a label, how people call the same. uses: of an app's name, phrases that ask for what it does.
+    months: their names, in order.
     """
 
     verbs: tuple[str, ...]
@@ -102,6 +108,9 @@ class Language:
     copied: tuple[str, ...]
     fillers: tuple[str, ...]
     forbidden: frozenset[Pair]
+    known_as: Mapping[Phrase, Phrase] = field(default_factory=dict)
+    uses: Mapping[Phrase, tuple[Phrase, ...]] = field(default_factory=dict)
+    months: tuple[str, ...] = ()
 
     def allowed(self, words: Sequence[str]) -> bool:
         return not any(pair in self.forbidden for pair in itertools.pairwise(words))
@@ -149,11 +158,11 @@ def copy_example(
     action = tokenizer.encode_action(Action(ActionKind.TYPE, text=" ".join(typed[1:])))
     if rng.random() >= clutter:
         return Example(number, tokenizer.encode_prompt(" ".join(typed), []), action)
-    words = _among(typed, language.fillers if rng.random() < 0.5 else (), (), language, rng)
+    words = among(typed, language.fillers if rng.random() < 0.5 else (), (), language, rng)
     targets = askable(screen, language) if screen is not None else []
     if targets and rng.random() < 0.5:
         target = rng.choice(targets)
-        words = _allowed(
+        words = draw_allowed(
             lambda: (
                 [*target.words, *words] if rng.random() < 0.7 else [*words, rng.choice(language.verbs), *target.words]
             ),
@@ -161,30 +170,6 @@ def copy_example(
             language,
         )
     return Example(number, tokenizer.encode_prompt(" ".join(words), previous(language, rng)), action)
-
-
-def scroll_example(
-    number: int,
-    screen: TrainingScreen,
-    tokenizer: WordTokenizer,
-    language: Language,
-    rng: random.Random,
-    clutter: float = 1.0,
-) -> Example:
-    """Two words of which the screen, whose list is longer, shows none: they are to be looked for further down."""
-    labels = [target.words for target in screen.targets]
-    shown = {word for target in screen.targets for word in (*target.words, *target.drawn)}
-    meant = [word for word in dict.fromkeys(language.copied) if word not in shown]
-    while not language.allowed(words := rng.sample(meant, 2)):
-        pass
-    if rng.random() < 0.5:
-        words = [rng.choice(language.verbs), *words]
-    before = list[Action]()
-    if rng.random() < clutter:
-        words = _among(words, language.fillers, labels, language, rng)
-        before = previous(language, rng)
-    action = tokenizer.encode_action(SINGLES["<swipe_up>"])
-    return Example(number, tokenizer.encode_prompt(" ".join(words), before), action, scrolls=True)
 
 
 def _touch(
@@ -198,14 +183,20 @@ def _touch(
     announced: bool,
 ) -> Example:
     others = [each for each in screen.targets if each is not target]
-    labels = [other.words for other in others]
-    named = rng.random() < 0.5 or any(_holds(target.words, label) for label in labels)
-    words, before = [*([rng.choice(language.verbs)] if named else []), *target.words], list[Action]()
+    chosen = [other.words for other in others if other.chosen]
+    labels = [other.words for other in others if not other.chosen]
+    if screen.month:
+        labels += [(month,) for month in language.months]
+    name = _called(target, labels, language, rng)
+    named = rng.random() < 0.5 or any(mentions(name, label) for label in labels)
+    words, before = [*([rng.choice(language.verbs)] if named else []), *name], list[Action]()
     if rng.random() < clutter:
         if announced and rng.random() < 0.5:
-            words = _allowed(lambda: _joined(words, _announced(language, rng), rng), labels, language)
+            words = draw_allowed(lambda: joined(words, _announced(language, rng), rng), labels, language)
+        if chosen and rng.random() < 0.5:
+            words = draw_allowed(lambda: joined(words, list(rng.choice(chosen)), rng), (), language)
         around = () if named and rng.random() < 0.5 else (*language.fillers, *(() if named else language.copied))
-        words = _among(words, around, () if named else labels, language, rng)
+        words = among(words, around, () if named else labels, language, rng)
         before = _earlier(target, others, language, rng)
     last = before[-1] if before else None
     done = last is not None and last.kind is ActionKind.TAP and last.touch is not None and target.holds(last.touch)
@@ -213,6 +204,14 @@ def _touch(
     return Example(
         number, tokenizer.encode_prompt(" ".join(words), before), tokenizer.encode_action(action), target, done
     )
+
+
+def _called(target: Target, labels: Sequence[Phrase], language: Language, rng: random.Random) -> Phrase:
+    """Its label, or half of the time what people call it, where that names no other widget."""
+    known_as = language.known_as.get(target.words)
+    if known_as is None or rng.random() < 0.5 or any(mentions(known_as, label) for label in labels):
+        return target.words
+    return known_as
 
 
 def _earlier(target: Target, others: Sequence[Target], language: Language, rng: random.Random) -> list[Action]:
@@ -230,33 +229,33 @@ def _announced(language: Language, rng: random.Random) -> list[str]:
     return words
 
 
-def _joined(one: list[str], other: list[str], rng: random.Random) -> list[str]:
+def joined(one: list[str], other: list[str], rng: random.Random) -> list[str]:
     return [*one, *other] if rng.random() < 0.5 else [*other, *one]
 
 
-def _among(
+def among(
     words: list[str], around: Sequence[str], labels: Sequence[Sequence[str]], language: Language, rng: random.Random
 ) -> list[str]:
     """`words` with up to three of `around` on either side, if there are any."""
     if not around:
         return words
-    return _allowed(
+    return draw_allowed(
         lambda: [*rng.choices(around, k=rng.randrange(4)), *words, *rng.choices(around, k=rng.randrange(4))],
         labels,
         language,
     )
 
 
-def _allowed(draw: Callable[[], list[str]], labels: Sequence[Sequence[str]], language: Language) -> list[str]:
+def draw_allowed(draw: Callable[[], list[str]], labels: Sequence[Sequence[str]], language: Language) -> list[str]:
     """Draw until no forbidden pair arises and no other widget is named; the last draw where that seems impossible."""
     for _ in range(100):
         words = draw()
-        if language.allowed(words) and not any(_holds(words, label) for label in labels):
+        if language.allowed(words) and not any(mentions(words, label) for label in labels):
             break
     return words
 
 
-def _holds(words: Sequence[str], label: Sequence[str]) -> bool:
+def mentions(words: Sequence[str], label: Sequence[str]) -> bool:
     return bool(label) and any(
         tuple(words[i : i + len(label)]) == tuple(label) for i in range(len(words) - len(label) + 1)
     )

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from simphone import generations, words
+from simphone import generations, lexicon, words
 from simphone.canvas import ALPHABET
 from simphone.element import HEIGHT, WIDTH, Element
 from simphone.synthetic import Synthetic, synthetic_screen
-from simphone.synthetic_labels import EVERY
+from simphone.synthetic_labels import EVERY, NEWER
 from simphone.words import Words
 
-from distrl.policy.autoui.pretraining.examples import Language, Pair, Target, TrainingScreen
+from distrl.policy.autoui.pretraining.examples import Language, Pair, Phrase, Target, TrainingScreen
 from distrl.policy.autoui.tokenizer import WordTokenizer
 
 VERBS: Final = ("touch", "tap", "press", "open")
@@ -24,21 +25,44 @@ COPIED: Final = (
     *words.FIRST_NAMES, *words.SWITCHES, *words.SWITCH_KINDS,
 )  # fmt: skip
 """Words of entities, those that tasks of the first apps have people type twice as often."""
-RENAMED: Final = tuple(dict.fromkeys(word for name in generations.NAMES.values() for word in name.split()))
-"""Words that newer generations of the UI show."""
+USES: Final[Mapping[str, tuple[str, ...]]] = {
+    "settings": ("turn", "switch"),
+    "browser": (
+        "look up", "search for", "find out", "navigate", "weather", "rain", "news", "flights", "capital", "population",
+        "currency", "language", "recipe", "recipes", "result", *lexicon.SHOP_SITES,
+    ),
+    "shop": (),
+    "clock": ("alarm", "wake", "stopwatch", "timer"),
+    "messages": ("message", "text", "tell"),
+    "notes": ("note",),
+    "mail": ("reply",),
+    "maps": ("where", "way", "directions", "map", "cafe", "museum", "station", "library", "hotel", "bakery", "cinema"),
+    "contacts": ("call", "contact", "talk"),
+    "phone": (),
+    "calendar": ("event", "events", "planned", "plans", *lexicon.MONTHS),
+    "media": ("play", "song", "video", "listen", "hear", "music"),
+    "store": ("install", "uninstall", "download", "update", "version", "app"),
+}  # fmt: skip
+"""Of each app what one says who wants what it does and does not name it."""
 
 
 def phone_tokenizer(more: Words = ()) -> WordTokenizer:
     """The tokenizer of every word that the phone shows and the home suite says, and of `more`."""
-    return WordTokenizer(tuple(dict.fromkeys((*EVERY, *RENAMED, *more))))
+    return WordTokenizer(tuple(dict.fromkeys((*EVERY, *NEWER, *more))))
 
 
 def phone_language(forbidden: frozenset[Pair], typed: Words = (), more: Words = ()) -> Language:
     """What is asked in pre-training: words of entities and `typed` are copied, and others stand around."""
     copied = (*COPIED, *(word for word in typed if word not in {*VERBS, *MARKERS, *COPIED}))
     known = {*VERBS, *MARKERS, *copied}
-    fillers = tuple(word for word in phone_tokenizer(more).words if word not in known)
-    return Language(VERBS, MARKERS, copied, fillers, forbidden)
+    every = phone_tokenizer(more).words
+    fillers = tuple(word for word in every if word not in known)
+    known_as = {tuple(newer.split()): tuple(name.split()) for name, newer in generations.NAMES.items()}
+    uses: dict[Phrase, tuple[Phrase, ...]] = {
+        (app,): tuple(tuple(use.split()) for use in phrases if all(word in every for word in use.split()))
+        for app, phrases in USES.items()
+    }
+    return Language(VERBS, MARKERS, copied, fillers, forbidden, known_as, uses, lexicon.MONTHS)
 
 
 def draw_screens(
@@ -59,6 +83,7 @@ def _seen(drawn: Synthetic) -> TrainingScreen:
         typing=any(widget.kind == "keys" for widget in drawn.elements),
         letters=np.array(inside, dtype=np.int16).reshape(-1, 3),
         scrolls=any(widget.kind == "scroll" for widget in drawn.elements),
+        month=next((each.label for each in drawn.elements if each.kind == "bar" and each.label), ""),
     )
 
 
@@ -70,4 +95,5 @@ def target_of(widget: Element) -> Target:
         tuple(widget.label.split()),
         tuple(widget.shown.split()),
         (left / WIDTH, top / HEIGHT, right / WIDTH, bottom / HEIGHT),
+        chosen=widget.kind == "tab" and widget.on,
     )

@@ -32,6 +32,7 @@ from distrl.errors import PolicyError
 from distrl.policy.autoui.base import save_base
 from distrl.policy.autoui.model import STROKE, AutoUIModel, Shape
 from distrl.policy.autoui.policy import pad, write
+from distrl.policy.autoui.pretraining.elsewhere import elsewhere_examples
 from distrl.policy.autoui.pretraining.examples import (
     Example,
     Language,
@@ -39,7 +40,6 @@ from distrl.policy.autoui.pretraining.examples import (
     TrainingScreen,
     copy_example,
     drawn_words,
-    scroll_example,
     touch_examples,
 )
 from distrl.policy.autoui.pretraining.recipe import Recipe, Stage
@@ -53,8 +53,10 @@ EVALUATION_SEED: Final = 1_000_003
 """Added to the seed where fresh screens and sentences are drawn to measure on: none of them was trained on."""
 
 
-OTHERS: Final = ("copy", "done", "scroll")
+OTHERS: Final = ("copy", "done", "scroll", "page", "month")
 """Kinds of examples that are right as a whole, and not where they touch."""
+NAMELESS: Final = ("use", "date")
+"""Kinds that touch what no word of theirs names; they are counted apart."""
 COLUMNS: Final = (
     TextColumn("{task.fields[stage]:<8}"), BarColumn(), TextColumn("{task.completed}/{task.total}  {task.description}"),
     TimeElapsedColumn(), TimeRemainingColumn(),
@@ -161,7 +163,7 @@ def measure(
             touch = tokenizer.decode_action(row.ids).touch
             hit = example.target is not None and touch is not None and example.target.holds(touch)
             right[example.kind].append(row.ids == example.action if example.kind in OTHERS else hit)
-    touches = [hit for kind, hits in right.items() if kind not in OTHERS for hit in hits]
+    touches = [hit for kind, hits in right.items() if kind not in (*OTHERS, *NAMELESS) for hit in hits]
     return {"touch": float(np.mean(touches)), **{kind: float(np.mean(hits)) for kind, hits in sorted(right.items())}}
 
 
@@ -268,12 +270,15 @@ def _ask(
         for n in typing
         for _ in range(2 if by_screen else 1)
     ]
-    scrolled = [
-        scroll_example(n, screen, tokenizer, language, rng, clutter)
+    if not by_screen:
+        return [example for examples in (*asked, copied) for example in examples]
+    elsewhere = [
+        example
         for n, screen in enumerate(batch)
-        if by_screen and screen.scrolls and not screen.typing
+        if not screen.typing
+        for example in elsewhere_examples(n, screen, tokenizer, language, rng, clutter)
     ]
-    return [example for examples in (*asked, copied, scrolled) for example in examples]
+    return [example for examples in (*asked, copied, elsewhere) for example in examples]
 
 
 def _acting_losses(model: AutoUIModel, tokens: Tensor, examples: Sequence[Example]) -> dict[str, Tensor]:

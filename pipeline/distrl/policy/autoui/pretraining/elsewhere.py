@@ -1,0 +1,154 @@
+"""Examples in which a widget is not named, or not in sight: look further down a list, know an app by its use, turn the
+page of icons, turn to a month.
+
+What apps are for is what a pre-trained model of language knows ("weather": the browser), and no demonstration of a
+suite says for every word. Pure: every draw comes from the `rng` that is passed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from distrl.policy.autoui.pretraining.examples import (
+    Example,
+    Language,
+    Phrase,
+    Target,
+    TrainingScreen,
+    among,
+    draw_allowed,
+    joined,
+    mentions,
+    previous,
+)
+from distrl.policy.autoui.tokenizer import SINGLES, WordTokenizer
+from distrl.types import Action, ActionKind
+
+Maker = Callable[[int, TrainingScreen, WordTokenizer, Language, random.Random, float], Example | None]
+
+ICONS: Final = 2
+"""Screens with so many icons at least are pages of apps, of which a swipe to the left shows the next."""
+
+
+def elsewhere_examples(
+    number: int,
+    screen: TrainingScreen,
+    tokenizer: WordTokenizer,
+    language: Language,
+    rng: random.Random,
+    clutter: float = 1.0,
+) -> list[Example]:
+    """Those that the screen allows, one of each kind."""
+    makers: Sequence[Maker] = (*([scroll_example] if screen.scrolls else []), app_example, month_example)
+    return [each for make in makers if (each := make(number, screen, tokenizer, language, rng, clutter)) is not None]
+
+
+def scroll_example(
+    number: int,
+    screen: TrainingScreen,
+    tokenizer: WordTokenizer,
+    language: Language,
+    rng: random.Random,
+    clutter: float = 1.0,
+) -> Example:
+    """Two words of which the screen, whose list is longer, shows none: they are to be looked for further down."""
+    labels = [target.words for target in screen.targets]
+    shown = {word for target in screen.targets for word in (*target.words, *target.drawn)}
+    meant = [word for word in dict.fromkeys(language.copied) if word not in shown]
+    while not language.allowed(words := rng.sample(meant, 2)):
+        pass
+    if rng.random() < 0.5:
+        words = [rng.choice(language.verbs), *words]
+    before = list[Action]()
+    if rng.random() < clutter:
+        words = among(words, language.fillers, labels, language, rng)
+        before = previous(language, rng)
+    action = tokenizer.encode_action(SINGLES["<swipe_up>"])
+    return Example(number, tokenizer.encode_prompt(" ".join(words), before), action, looks="scroll")
+
+
+def shows_apps(screen: TrainingScreen) -> bool:
+    return sum(target.kind == "icon" for target in screen.targets) >= ICONS and not screen.typing and not screen.scrolls
+
+
+def app_example(
+    number: int,
+    screen: TrainingScreen,
+    tokenizer: WordTokenizer,
+    language: Language,
+    rng: random.Random,
+    clutter: float = 1.0,
+) -> Example | None:
+    """An app that is asked for by its use, or one on another page by either: touch its icon, or turn the page.
+
+    None where the screen is no page of icons. What it says besides names no widget and asks for no other app.
+    """
+    if not language.uses or not shows_apps(screen):
+        return None
+    labels = [target.words for target in screen.targets]
+    icons = {_app_of(each.words, language): each for each in screen.targets if each.kind == "icon"}
+    shown = {name for label in labels for name in (label, language.known_as.get(label))}
+    here = [app for app in language.uses if app in icons and labels.count(icons[app].words) == 1]
+    away = [app for app in language.uses if app not in shown]
+    app = rng.choice(here if here and rng.random() < 0.6 else away)
+    others = [phrase for other, uses in language.uses.items() if other != app for phrase in (other, *uses)]
+    own_name = [] if app in here else [app]
+    phrases = [use for use in (*language.uses[app], *own_name * 4) if not any(mentions(use, label) for label in labels)]
+    if not phrases:
+        return None
+    words, before = list(rng.choice(phrases)), list[Action]()
+    if rng.random() < clutter:
+        entity = rng.sample(language.copied, rng.randrange(4))
+        words = draw_allowed(lambda: joined(words, entity, rng), (*labels, *others), language)
+        words = among(words, language.fillers, (*labels, *others), language, rng)
+        before = previous(language, rng)
+    if any(mentions(words, other) for other in (*labels, *others)):
+        return None
+    target = icons[app] if app in here else None
+    action = SINGLES["<swipe_left>"] if target is None else Action(ActionKind.TAP, touch=target.centre)
+    return Example(
+        number,
+        tokenizer.encode_prompt(" ".join(words), before),
+        tokenizer.encode_action(action),
+        target,
+        looks="page" if target is None else "use",
+    )
+
+
+def _app_of(label: Phrase, language: Language) -> Phrase:
+    """Which app an icon with that label opens; "store" is the newer name of one app and the older of another."""
+    return label if label in language.uses else language.known_as.get(label, label)
+
+
+def month_example(
+    number: int,
+    screen: TrainingScreen,
+    tokenizer: WordTokenizer,
+    language: Language,
+    rng: random.Random,
+    clutter: float = 1.0,
+) -> Example | None:
+    """A day of a month: to be touched where the screen shows that month, else a swipe turns towards it."""
+    days = [target for target in screen.targets if target.kind == "day"]
+    if not days or screen.month not in language.months:
+        return None
+    shown, day = language.months.index(screen.month), rng.choice(days)
+    meant = shown if rng.random() < 0.5 else rng.randrange(len(language.months))
+    words, before = [language.months[meant], *day.words], list[Action]()
+    if rng.random() < clutter:
+        unsaid: Sequence[Phrase] = [*(each.words for each in screen.targets if each is not day)]
+        months = [(month,) for month in language.months if month != language.months[meant]]
+        words = among(words, (*language.fillers, *language.copied), (*unsaid, *months), language, rng)
+        before = previous(language, rng)
+    target: Target | None = day if meant == shown else None
+    turned = SINGLES["<swipe_left>" if meant > shown else "<swipe_right>"]
+    action = turned if target is None else Action(ActionKind.TAP, touch=day.centre)
+    return Example(
+        number,
+        tokenizer.encode_prompt(" ".join(words), before),
+        tokenizer.encode_action(action),
+        target,
+        looks="date" if target is not None else "month",
+    )

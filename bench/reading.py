@@ -4,7 +4,7 @@
     python bench/reading.py --base-model DIR
 
 Of every word on a widget of the gallery's screens (`simphone.gallery.walk`): whether it is the likeliest word in one of
-the widget's cells. Words that only later generations show are counted apart: they stand on no screen of pre-training.
+the widget's cells. Words that only later generations show are counted apart.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from distrl.errors import DistrlError
 from distrl.policy.autoui.base import Base, load_base
 from distrl.policy.autoui.model import AutoUIModel
 from distrl.policy.autoui.pretraining.examples import TrainingScreen, drawn_words
-from distrl.policy.autoui.pretraining.screens import RENAMED, target_of
+from distrl.policy.autoui.pretraining.screens import target_of
 from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.policy.registry import SHIPPED
 from rich.console import Console
@@ -29,10 +29,10 @@ from rich.table import Table
 from simphone.gallery import walk
 from simphone.generations import NEWEST
 from simphone.machine import draw, widgets
-from simphone.synthetic_labels import FREE
+from simphone.synthetic_labels import NEWER
 
 console = Console()
-DRAWN, ONLY_LATER = "words of pre-training's screens", "words that these lack"
+ALWAYS, ONLY_LATER = "words of generation 0", "words of later ones alone"
 
 
 def main() -> None:
@@ -45,11 +45,11 @@ def main() -> None:
     except DistrlError as error:
         raise SystemExit(str(error)) from None
     found = {generation: shares(base, generation) for generation in range(NEWEST + 1)}
-    table = Table("generation", DRAWN, ONLY_LATER, title="words that are read")
+    table = Table("generation", ALWAYS, ONLY_LATER, title="words that are read")
     for generation, each in found.items():
         table.add_row(
             str(generation),
-            *(f"{each[kind][0]:.1%} of {each[kind][1]}" if kind in each else "" for kind in (DRAWN, ONLY_LATER)),
+            *(f"{each[kind][0]:.1%} of {each[kind][1]}" if kind in each else "" for kind in (ALWAYS, ONLY_LATER)),
         )
     console.print(table)
     if given.json:
@@ -58,10 +58,9 @@ def main() -> None:
 
 def shares(base: Base, generation: int) -> Mapping[str, tuple[float, int]]:
     """Of each kind of word: the share that is read, and how many there are."""
-    only_later = set(RENAMED) - set(FREE)
     read: dict[str, list[bool]] = defaultdict(list)
     for word, is_read in words(base, generation):
-        read[ONLY_LATER if word in only_later else DRAWN].append(is_read)
+        read[ONLY_LATER if word in NEWER else ALWAYS].append(is_read)
     return {kind: (float(np.mean(each)), len(each)) for kind, each in read.items()}
 
 

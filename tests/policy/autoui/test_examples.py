@@ -3,10 +3,10 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from distrl.policy.autoui.pretraining.elsewhere import app_example, month_example, scroll_example, shows_apps
 from distrl.policy.autoui.pretraining.examples import (
     Example,
     Target,
@@ -17,7 +17,7 @@ from distrl.policy.autoui.pretraining.examples import (
     touch_examples,
 )
 from distrl.policy.autoui.pretraining.screens import draw_screens, phone_language, phone_tokenizer
-from distrl.policy.autoui.tokenizer import END, SINGLES
+from distrl.policy.autoui.tokenizer import END
 from distrl.types import Action, ActionKind, Point
 
 FORBIDDEN = frozenset({("red", "shoes"), ("wifi", "saver"), ("anna", "lee"), ("7", "am")})
@@ -32,6 +32,10 @@ def says(example: Example) -> list[str]:
 def sentence(example: Example) -> list[str]:
     words = says(example)
     return words[: words.index("<prev>")]
+
+
+def holds(words: list[str], name: Sequence[str]) -> bool:
+    return any(words[i : i + len(name)] == list(name) for i in range(len(words)))
 
 
 def last_touch(example: Example) -> Point | None:
@@ -77,8 +81,8 @@ def test_a_touch_names_a_label_and_lands_on_its_widget(screens: list[TrainingScr
     assert len(examples) > 60
     for example in examples:
         assert example.target is not None
-        words, label = says(example), list(example.target.words)
-        assert any(words[i : i + len(label)] == label for i in range(len(words)))
+        words, label = says(example), example.target.words
+        assert any(holds(words, name) for name in (label, LANGUAGE.known_as.get(label, label)))
         assert not names_forbidden(words)
         action = CODEC.decode_action(example.action)
         if not example.done:
@@ -124,10 +128,42 @@ def test_a_sentence_without_a_verb_mentions_one_widget_of_the_screen_alone(scree
             if any(verb in words for verb in LANGUAGE.verbs):
                 continue
             mentions += 1
-            stands = {tuple(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
-            assert example.target is not None
-            assert [target.words for target in screen.targets if target.words in stands] == [example.target.words]
+            label = example.target.words if example.target is not None else ()
+            others = [t.words for t in screen.targets if t.words != label and not t.chosen]
+            assert holds(words, label) or holds(words, LANGUAGE.known_as[label])
+            assert not any(holds(words, other) for other in others if other)
     assert mentions > 20
+
+
+def screen_of(*targets: Target) -> TrainingScreen:
+    return TrainingScreen(np.zeros((3, 8, 8), np.uint8), targets)
+
+
+def test_a_widget_with_a_newer_name_is_asked_for_by_what_people_call_it_half_of_the_time() -> None:
+    chat, fox = ("chat",), ("dan", "fox")
+    box, below = (0.0, 0.0, 0.5, 0.2), (0.0, 0.5, 1.0, 0.6)
+    alone = screen_of(Target("icon", chat, chat, box), Target("row", fox, fox, below))
+    rng, called = random.Random(1), 0
+    for _ in range(200):
+        for example in touch_examples(0, alone, 2, CODEC, LANGUAGE, rng, clutter=0.0):
+            assert example.target is not None
+            called += example.target.words == chat and "messages" in says(example)
+    assert 70 < called < 130
+    both = screen_of(*alone.targets, Target("icon", ("messages",), ("messages",), (0.5, 0.0, 1.0, 0.2)))
+    for _ in range(50):
+        for example in touch_examples(0, both, 3, CODEC, LANGUAGE, rng, clutter=0.0):
+            assert example.target is not None
+            assert ("messages" in says(example)) == (example.target.words == ("messages",)), "another widget's name"
+
+
+def test_a_tab_that_is_chosen_may_be_named_beside_what_is_meant() -> None:
+    chosen = Target("tab", ("clock",), ("clock",), (0.0, 0.0, 0.5, 0.1), chosen=True)
+    other = Target("tab", ("alarm",), ("alarm",), (0.5, 0.0, 1.0, 0.1))
+    rng = random.Random(2)
+    asked = [e for _ in range(200) for e in touch_examples(0, screen_of(chosen, other), 2, CODEC, LANGUAGE, rng)]
+    both = [e for e in asked if {"clock", "alarm"} <= set(sentence(e)) and not set(LANGUAGE.verbs) & set(sentence(e))]
+    assert len(both) > 20
+    assert {example.target for example in both} == {other}
 
 
 def test_a_copy_types_the_words_after_its_marker_up_to_one_that_is_never_typed() -> None:
@@ -160,19 +196,6 @@ def test_where_a_keyboard_is_up_a_text_is_typed_whatever_else_is_mentioned() -> 
         labels = [list(target.words) for target in askable(screen, LANGUAGE)]
         mentioned += any(words[: len(label)] == label or words[-len(label) :] == label for label in labels)
     assert 0.3 < mentioned / (4 * len(typing)) < 0.7, "half of the sentences, and those who do so by chance"
-
-
-def test_what_a_list_does_not_show_is_looked_for_further_down() -> None:
-    rng = random.Random(8)
-    lists = [screen for screen in draw_screens(150, random.Random(9), FORBIDDEN) if screen.scrolls]
-    assert 20 < len(lists) < 100
-    for n, screen in enumerate(lists):
-        example = scroll_example(n, screen, CODEC, LANGUAGE, rng)
-        assert (example.kind, CODEC.decode_action(example.action)) == ("scroll", SINGLES["<swipe_up>"])
-        words = sentence(example)
-        assert not names_forbidden(words)
-        labels = [list(target.words) for target in screen.targets if target.words]
-        assert not any(words[i : i + len(label)] == label for label in labels for i in range(len(words)))
 
 
 def test_a_label_that_stands_twice_or_is_held_out_is_not_asked_for() -> None:

@@ -1,6 +1,7 @@
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from statistics import mean
 
 import pytest
 from distrl.errors import PolicyError
@@ -34,11 +35,12 @@ def test_equal_seeds_make_equal_models_and_the_recipe_is_written_beside_them(tmp
 
 
 def test_the_tower_learns_to_spell_and_then_to_read(tmp_path: Path) -> None:
-    report = train(tmp_path / "longer", replace(TINY, reading=Stage(250, 8, 4e-3, warmup=5)), FORBIDDEN)
-    begun = train(tmp_path / "begun", TINY, FORBIDDEN)
-    read = [losses for losses in report.losses if "read" in losses]
-    assert read[1]["spell"] < 0.2 * begun.losses[0]["spell"], "after 100 updates"
-    assert read[-1]["read"] < 0.8 * begun.losses[0]["read"]
+    reading = Stage(400, 16, 4e-3, warmup=5)
+    report = train(tmp_path / "longer", replace(TINY, free_to_read=0.0, reading=reading), FORBIDDEN)
+    spell, read = ([losses[name] for losses in report.losses if "read" in losses] for name in ("spell", "read"))
+    assert spell[1] < 0.2 * spell[0], "after 100 updates"
+    frequencies = mean(read[:3])  # which words are frequent is learned at once, and says nothing about a screen
+    assert mean(read[-3:]) < 0.92 * frequencies
 
 
 def test_a_model_can_be_made_with_more_words_which_it_reads_on_screens_and_copies(tmp_path: Path) -> None:

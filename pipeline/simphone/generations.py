@@ -1,8 +1,8 @@
 """UI generations: the same apps redrawn, to test an agent on a newer UI than it was trained on.
 
 In the paper's case study (appendix A.1), agents trained on an older system open the wrong app, or look for a widget at
-its old place; here the change is a setting. Generation 0 is the original UI, which base models and the demo know. Each
-later one keeps the changes before it. Targets, and so every task and its check, are the same in all of them.
+its old place; here the change is a setting. Generation 0 is the original UI, which the demo learns on. Each later one
+keeps the changes before it. Targets, and so every task and its check, are the same in all of them.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from simphone import lexicon, words
@@ -158,8 +157,7 @@ def _entries(rng: random.Random, labels: Labels, top: int, space: int) -> list[E
 
 def _month(rng: random.Random, labels: Labels, top: int, space: int) -> list[Element]:
     """A month's name and its days, as far as there is room."""
-    month = rng.choice(lexicon.MONTHS)
-    name = replace(title(f"{month} {rng.randrange(2020, 2030)}", _colour(rng), top), label=month)
+    name = title(f"{rng.choice(lexicon.MONTHS)} {rng.randrange(2020, 2030)}", _colour(rng), top)
     first, top, space = rng.randrange(7), top + 24, space - 24
     places = [(first + i, day) for i, day in enumerate(DAYS)]
     free = set(labels.of(DAYS, len(DAYS)))

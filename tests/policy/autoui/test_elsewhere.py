@@ -7,7 +7,6 @@ import pytest
 from distrl.policy.autoui.pretraining.elsewhere import (
     app_example,
     elsewhere_examples,
-    month_example,
     scroll_example,
     shows_apps,
 )
@@ -16,7 +15,7 @@ from distrl.policy.autoui.pretraining.screens import USES, draw_screens, phone_l
 from distrl.policy.autoui.tokenizer import SINGLES
 from distrl.rollout.vocabulary import words_of_all_suites
 from distrl.types import ActionKind
-from simphone.lexicon import MONTHS, MORE_APPS
+from simphone.lexicon import MORE_APPS
 from simphone.words import APPS
 
 FORBIDDEN = frozenset({("red", "shoes"), ("wifi", "saver"), ("anna", "lee"), ("7", "am")})
@@ -130,35 +129,12 @@ def test_only_pages_of_icons_are_turned(screens: list[TrainingScreen]) -> None:
         assert example is None or shows_apps(screen)
 
 
-def test_a_date_is_a_day_of_its_month_alone() -> None:
-    days = tuple(Target("day", (str(day),), (str(day),), ((day - 1) / 8, 0.0, day / 8, 0.1)) for day in range(1, 8))
-    march = TrainingScreen(np.zeros((3, 8, 8), np.uint8), days, month="mar")
-    rng, kinds = random.Random(4), set[str]()
-    for _ in range(300):
-        example = month_example(0, march, CODEC, LANGUAGE, rng)
-        assert example is not None
-        assert allowed(example)
-        said, action = sentence(example), CODEC.decode_action(example.action)
-        (month,) = (month for month in MONTHS if month in said)
-        kinds.add(example.kind)
-        if month == "mar":
-            assert example.target is not None
-            assert action.touch is not None
-            assert example.target.holds(action.touch)
-            assert holds(said, ("mar", *example.target.words))
-        else:
-            assert action == SINGLES["<swipe_right>" if month in ("jan", "feb") else "<swipe_left>"]
-            assert example.target is None
-    assert kinds == {"date", "month"}
-    assert month_example(0, replace(march, month=""), CODEC, LANGUAGE, rng) is None
-
-
 def test_synthetic_screens_ask_for_each_kind(screens: list[TrainingScreen]) -> None:
     rng = random.Random(5)
-    kinds = [e.kind for n, screen in enumerate(screens) for e in elsewhere_examples(n, screen, CODEC, LANGUAGE, rng)]
-    assert {kind: kinds.count(kind) > 5 for kind in ("scroll", "use", "page", "date", "month")} == dict.fromkeys(
-        ("scroll", "use", "page", "date", "month"), True
-    )
-    assert {screen.month for screen in screens if screen.month} == set(MONTHS)
+    made = [elsewhere_examples(n, screen, CODEC, LANGUAGE, rng) for n, screen in enumerate(screens)]
+    kinds = [example.kind for examples in made for example in examples]
+    assert {kind for kind in kinds if kinds.count(kind) > 20} == {"scroll", "use", "page"}
+    without = [elsewhere_examples(n, s, CODEC, LANGUAGE, rng, lists=False) for n, s in enumerate(screens)]
+    assert {example.kind for examples in without for example in examples} == {"use", "page"}
     typed = [CODEC.decode_action(e.action).kind for e in asked(page("clock", "maps"))]
     assert set(typed) == {ActionKind.TAP, ActionKind.SWIPE}

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from distrl.policy.autoui.model import AutoUIModel, Beside, Fusion, Shape, VisionTower
+from distrl.policy.autoui.model import SOUGHT, AutoUIModel, Beside, Fusion, Shape, VisionTower
 from distrl.policy.autoui.tokenizer import PAD
 from torch import nn
 
@@ -50,6 +50,20 @@ def test_a_pair_of_words_finds_the_row_where_both_stand(fusion: Fusion, row: int
 
 def test_a_word_that_is_not_on_the_screen_finds_no_place(fusion: Fusion) -> None:
     assert rows_found(fusion, [5, 6, 7]).max() < 0.3, "and of one that is there more than 0.6 lies in its row"
+
+
+def test_a_word_looks_for_others_only_as_it_has_learned_to() -> None:
+    torch.manual_seed(0)
+    fusion = Fusion(WORDS, WIDTH, seeks=True)
+    sentence = [5, *PAIRS[4], 6]
+    torch.manual_seed(0)
+    assert torch.equal(rows_found(fusion, sentence), rows_found(Fusion(WORDS, WIDTH), sentence)), "nothing learned yet"
+    assert fusion.seeks is not None
+    with torch.no_grad():
+        fusion.seeks[5] = fusion.lexicon[10] / SOUGHT
+    found = rows_found(fusion, [5, 6])
+    assert found[0, :3].sum() > 0.6, "the rows where the other one stands"
+    assert found[1].max() < 0.3
 
 
 def test_padding_changes_no_word(fusion: Fusion) -> None:

@@ -27,6 +27,8 @@ STROKE: Final = 8
 """Side in pixels of a cell there."""
 GROUPS: Final = 8
 """Of every normalisation in the tower. Groups and not batches: an image's tokens depend on that image alone."""
+SOUGHT: Final = 4.0
+"""What is learned of other words counts so much, so that it is learned in hundreds of updates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ class Shape:
 
     image_width, image_height: pixels. tower: channels after each convolution but the last, whose are d_model; each is a
     multiple of 8. All have stride 2, so that a token stands for 2^(len(tower) + 1) pixels. beside: convolutions after
-    them, each of three tokens of a row. sharpness: of what is read in a token, as an inverse temperature.
+    them, each of three tokens of a row. sharpness: of what is read in a token, as an inverse temperature. seeks: words
+    look for others, too ("weather" for "browser").
     """
 
     vocabulary: int
@@ -50,6 +53,7 @@ class Shape:
     dropout: float = 0.1
     beside: int = 0
     sharpness: float = 1.0
+    seeks: bool = False
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -111,10 +115,11 @@ class Fusion(nn.Module):
     AutoUI lets language attend to the image and adds what it finds through a gate; here the attention's scores are
     those by which the tower learned to read, so that a word finds itself without learning where to look. A word scores
     higher where the words beside it in the sentence are read too: "8 pm" is found among twelve times because both of
-    its words stand there, whether or not any training has named that time.
+    its words stand there, whether or not any training has named that time. What a word looks for beside itself is
+    learned: another name of the same, or who does what it asks for.
     """
 
-    def __init__(self, vocabulary: int, width: int, sharpness: float = 1.0) -> None:
+    def __init__(self, vocabulary: int, width: int, sharpness: float = 1.0, seeks: bool = False) -> None:
         super().__init__()
         self.sharpness = sharpness
         self.lexicon = nn.Parameter(torch.randn(vocabulary, width), requires_grad=False)  # what the tower reads against
@@ -123,6 +128,7 @@ class Fusion(nn.Module):
         self.neighbours = nn.Parameter(torch.full((2, 2), 2.0))  # (word before, after) x (same cell, beside it)
         self.gate = nn.Linear(width, width, bias=False)
         nn.init.eye_(self.gate.weight)
+        self.seeks = nn.Parameter(torch.zeros(vocabulary, width)) if seeks else None
 
     def read(self, content: Tensor) -> Tensor:
         """What stands in each cell: content (..., d) to scores (..., V), whose softmax is P(word | cell)."""
@@ -133,6 +139,9 @@ class Fusion(nn.Module):
         (B, L, d) that know where they stand."""
         read = self.read(content)
         scores = _columns(read, prompts) * self.scale
+        if self.seeks is not None:
+            others = self.seeks[prompts] * (SOUGHT / math.sqrt(self.seeks.shape[-1]))
+            scores = scores + others @ content.flatten(1, 2).transpose(1, 2)
         same = read.softmax(-1)
         pooled = F.max_pool2d(same.permute(0, 3, 1, 2), (1, 3), 1, (0, 1)).permute(0, 2, 3, 1)
         for step, (here, beside) in zip((1, -1), self.neighbours, strict=True):
@@ -166,7 +175,7 @@ class AutoUIModel(EncoderDecoder):
         super().__init__()
         self.shape = shape
         self.vision = VisionTower(shape)
-        self.fusion = Fusion(shape.vocabulary, shape.d_model, shape.sharpness)
+        self.fusion = Fusion(shape.vocabulary, shape.d_model, shape.sharpness, shape.seeks)
         self.t5 = T5ForConditionalGeneration(
             T5Config(
                 vocab_size=shape.vocabulary,

@@ -1,5 +1,5 @@
 """Examples in which a widget is not named, or not in sight: look further down a list, know an app by its use, turn the
-page of icons, turn to a month.
+page of icons.
 
 What apps are for is what a pre-trained model of language knows ("weather": the browser), and no demonstration of a
 suite says for every word. Pure: every draw comes from the `rng` that is passed.
@@ -15,7 +15,6 @@ from distrl.policy.autoui.pretraining.examples import (
     Example,
     Language,
     Phrase,
-    Target,
     TrainingScreen,
     among,
     draw_allowed,
@@ -39,9 +38,10 @@ def elsewhere_examples(
     language: Language,
     rng: random.Random,
     clutter: float = 1.0,
+    lists: bool = True,
 ) -> list[Example]:
-    """Those that the screen allows, one of each kind."""
-    makers: Sequence[Maker] = (*([scroll_example] if screen.scrolls else []), app_example, month_example)
+    """Those that the screen allows: two of apps, and of a longer list one with `lists`."""
+    makers: Sequence[Maker] = (app_example, app_example, *([scroll_example] if lists and screen.scrolls else []))
     return [each for make in makers if (each := make(number, screen, tokenizer, language, rng, clutter)) is not None]
 
 
@@ -120,35 +120,3 @@ def app_example(
 def _app_of(label: Phrase, language: Language) -> Phrase:
     """Which app an icon with that label opens; "store" is the newer name of one app and the older of another."""
     return label if label in language.uses else language.known_as.get(label, label)
-
-
-def month_example(
-    number: int,
-    screen: TrainingScreen,
-    tokenizer: WordTokenizer,
-    language: Language,
-    rng: random.Random,
-    clutter: float = 1.0,
-) -> Example | None:
-    """A day of a month: to be touched where the screen shows that month, else a swipe turns towards it."""
-    days = [target for target in screen.targets if target.kind == "day"]
-    if not days or screen.month not in language.months:
-        return None
-    shown, day = language.months.index(screen.month), rng.choice(days)
-    meant = shown if rng.random() < 0.5 else rng.randrange(len(language.months))
-    words, before = [language.months[meant], *day.words], list[Action]()
-    if rng.random() < clutter:
-        unsaid: Sequence[Phrase] = [*(each.words for each in screen.targets if each is not day)]
-        months = [(month,) for month in language.months if month != language.months[meant]]
-        words = among(words, (*language.fillers, *language.copied), (*unsaid, *months), language, rng)
-        before = previous(language, rng)
-    target: Target | None = day if meant == shown else None
-    turned = SINGLES["<swipe_left>" if meant > shown else "<swipe_right>"]
-    action = turned if target is None else Action(ActionKind.TAP, touch=day.centre)
-    return Example(
-        number,
-        tokenizer.encode_prompt(" ".join(words), before),
-        tokenizer.encode_action(action),
-        target,
-        looks="date" if target is not None else "month",
-    )

@@ -59,7 +59,7 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class TrainingScreen:
     """pixels: uint8 (3, H, W). targets: every named widget that a finger can reach. typing: a keyboard is up. scrolls:
-    a list has more rows than are in sight. month: the one whose days are shown, "" on other screens.
+    a list has more rows than are in sight.
 
     letters: int16 (M, 3), each character that is written: its number in the alphabet, x and y in pixels.
     """
@@ -69,7 +69,6 @@ class TrainingScreen:
     typing: bool = False
     letters: npt.NDArray[np.int16] = field(default_factory=lambda: np.zeros((0, 3), np.int16))
     scrolls: bool = False
-    month: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,6 @@ class Language:
 
     copied: what is typed. fillers: what may stand around. forbidden: pairs that never stand side by side.
     known_as: of a label, how people call the same. uses: of an app's name, phrases that ask for what it does.
-    months: their names, in order.
     """
 
     verbs: tuple[str, ...]
@@ -110,7 +108,6 @@ class Language:
     forbidden: frozenset[Pair]
     known_as: Mapping[Phrase, Phrase] = field(default_factory=dict)
     uses: Mapping[Phrase, tuple[Phrase, ...]] = field(default_factory=dict)
-    months: tuple[str, ...] = ()
 
     def allowed(self, words: Sequence[str]) -> bool:
         return not any(pair in self.forbidden for pair in itertools.pairwise(words))
@@ -185,8 +182,6 @@ def _touch(
     others = [each for each in screen.targets if each is not target]
     chosen = [other.words for other in others if other.chosen]
     labels = [other.words for other in others if not other.chosen]
-    if screen.month:
-        labels += [(month,) for month in language.months]
     name = _called(target, labels, language, rng)
     named = rng.random() < 0.5 or any(mentions(name, label) for label in labels)
     words, before = [*([rng.choice(language.verbs)] if named else []), *name], list[Action]()
@@ -201,8 +196,9 @@ def _touch(
     last = before[-1] if before else None
     done = last is not None and last.kind is ActionKind.TAP and last.touch is not None and target.holds(last.touch)
     action = Action(ActionKind.COMPLETE) if done else Action(ActionKind.TAP, touch=target.centre)
+    looks = "newer" if name != target.words and not done else ""
     return Example(
-        number, tokenizer.encode_prompt(" ".join(words), before), tokenizer.encode_action(action), target, done
+        number, tokenizer.encode_prompt(" ".join(words), before), tokenizer.encode_action(action), target, done, looks
     )
 
 

@@ -48,6 +48,7 @@ class Recipe:
     beside: int = 1
     sharpness: float = 2.0
     """Of 508 words in 96 dimensions a token that holds two cannot say so at 1: the others take half of the odds."""
+    seeks: bool = True
     d_model: int = 96
     d_ff: int = 256
     layers: int = 2

@@ -62,7 +62,7 @@ def phone_language(forbidden: frozenset[Pair], typed: Words = (), more: Words = 
         (app,): tuple(tuple(use.split()) for use in phrases if all(word in every for word in use.split()))
         for app, phrases in USES.items()
     }
-    return Language(VERBS, MARKERS, copied, fillers, forbidden, known_as, uses, lexicon.MONTHS)
+    return Language(VERBS, MARKERS, copied, fillers, forbidden, known_as, uses)
 
 
 def draw_screens(
@@ -83,7 +83,6 @@ def _seen(drawn: Synthetic) -> TrainingScreen:
         typing=any(widget.kind == "keys" for widget in drawn.elements),
         letters=np.array(inside, dtype=np.int16).reshape(-1, 3),
         scrolls=any(widget.kind == "scroll" for widget in drawn.elements),
-        month=next((each.label for each in drawn.elements if each.kind == "bar" and each.label), ""),
     )
 
 

@@ -53,10 +53,10 @@ EVALUATION_SEED: Final = 1_000_003
 """Added to the seed where fresh screens and sentences are drawn to measure on: none of them was trained on."""
 
 
-OTHERS: Final = ("copy", "done", "scroll", "page", "month")
+OTHERS: Final = ("copy", "done", "scroll", "page")
 """Kinds of examples that are right as a whole, and not where they touch."""
-NAMELESS: Final = ("use", "date")
-"""Kinds that touch what no word of theirs names; they are counted apart."""
+NAMELESS: Final = ("use", "newer")
+"""Kinds that touch a widget which no word of theirs names; they are counted apart."""
 COLUMNS: Final = (
     TextColumn("{task.fields[stage]:<8}"), BarColumn(), TextColumn("{task.completed}/{task.total}  {task.description}"),
     TimeElapsedColumn(), TimeRemainingColumn(),
@@ -116,6 +116,7 @@ def train(
             recipe.dropout,
             recipe.beside,
             recipe.sharpness,
+            recipe.seeks,
         )
     )
     model.vision.to(memory_format=torch.channels_last)  # updates take less than two thirds of the time
@@ -270,13 +271,11 @@ def _ask(
         for n in typing
         for _ in range(2 if by_screen else 1)
     ]
-    if not by_screen:
-        return [example for examples in (*asked, copied) for example in examples]
     elsewhere = [
         example
         for n, screen in enumerate(batch)
         if not screen.typing
-        for example in elsewhere_examples(n, screen, tokenizer, language, rng, clutter)
+        for example in elsewhere_examples(n, screen, tokenizer, language, rng, clutter, by_screen)
     ]
     return [example for examples in (*asked, copied, elsewhere) for example in examples]
 

@@ -40,8 +40,8 @@ def elsewhere_examples(
     clutter: float = 1.0,
     lists: bool = True,
 ) -> list[Example]:
-    """Those that the screen allows: two of apps, and of a longer list one with `lists`."""
-    makers: Sequence[Maker] = (app_example, app_example, *([scroll_example] if lists and screen.scrolls else []))
+    """Those that the screen allows, one of each kind. lists: what a list does not show is looked for."""
+    makers: Sequence[Maker] = (app_example, *([scroll_example] if lists and screen.scrolls else []))
     return [each for make in makers if (each := make(number, screen, tokenizer, language, rng, clutter)) is not None]
 
 

@@ -213,7 +213,7 @@ def _called(target: Target, labels: Sequence[Phrase], language: Language, rng: r
 def _earlier(target: Target, others: Sequence[Target], language: Language, rng: random.Random) -> list[Action]:
     """Earlier actions, of which the last has touched the widget itself or another one of the screen now and then."""
     before, roll = previous(language, rng), rng.random()
-    touched = target if roll < 0.2 else rng.choice(others) if roll < 0.4 and others else None
+    touched = target if roll < 0.3 else rng.choice(others) if roll < 0.5 and others else None
     return before if touched is None else [*before[:1], Action(ActionKind.TAP, touch=touched.centre)]
 
 

@@ -35,7 +35,7 @@ class Recipe:
     a pair that was held out it reads one word."""
     free_to_touch: float = 0.2
     reading: Stage = Stage(updates=6000, batch=32, lr=4e-3)
-    acting: Stage = Stage(updates=4000, batch=64, lr=3e-3)
+    acting: Stage = Stage(updates=6000, batch=64, lr=3e-3)
     touches_per_screen: int = 2
     by_words: int = 1600
     """Updates in which words alone say what is typed; from then on it needs a keyboard on the screen. Asked for from

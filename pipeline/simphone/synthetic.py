@@ -65,13 +65,10 @@ def synthetic_screen(
         top = max((element.box[3] for element in part), default=top) + rng.choice((0, 0, 8, 16) if part else (8, 16))
     if rng.random() < OUTLINED:
         behind = [replace(element, outlined=True) for element in behind]
-    newer = rng.random() < RENAMED
-    if newer:
-        behind = _renamed(behind)
+    names = _renamed if rng.random() < RENAMED else tuple
+    behind = [*names(behind)]
     if rng.random() < 0.15:
-        dialog: Elements = POPUPS[rng.choice(sorted(POPUPS))]
-        if newer:
-            dialog = tuple(_renamed(dialog))
+        dialog = tuple(names(POPUPS[rng.choice(sorted(POPUPS))]))
         return Synthetic(draw((*behind, *dialog), background, len(behind)), dialog, letters((*behind, *dialog)))
     return Synthetic(draw(tuple(behind), background), tuple(behind), letters(tuple(behind)))
 

@@ -1,4 +1,3 @@
-import itertools
 import random
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ from distrl.policy.autoui.pretraining.elsewhere import (
     scroll_example,
     shows_apps,
 )
-from distrl.policy.autoui.pretraining.examples import Example, Phrase, Target, TrainingScreen
+from distrl.policy.autoui.pretraining.examples import Asking, Example, Phrase, Target, TrainingScreen
 from distrl.policy.autoui.pretraining.screens import USES, draw_screens, phone_language, phone_tokenizer
 from distrl.policy.autoui.tokenizer import SINGLES
 from distrl.rollout.vocabulary import words_of_all_suites
@@ -18,23 +17,20 @@ from distrl.types import ActionKind
 from simphone.lexicon import MORE_APPS
 from simphone.words import APPS
 
+from policy.autoui.sentences import holds, names_forbidden, sentence
+
 FORBIDDEN = frozenset({("red", "shoes"), ("wifi", "saver"), ("anna", "lee"), ("7", "am")})
 MORE = words_of_all_suites(phone_tokenizer())
 CODEC = phone_tokenizer(MORE)
 LANGUAGE = phone_language(FORBIDDEN, MORE, MORE)
 
 
-def sentence(example: Example) -> list[str]:
-    words = [CODEC.tokens[i] for i in example.prompt]
-    return words[: words.index("<prev>")]
-
-
-def holds(words: list[str], phrase: Phrase) -> bool:
-    return any(tuple(words[i : i + len(phrase)]) == phrase for i in range(len(words)))
+def asking(seed: int) -> Asking:
+    return Asking(CODEC, LANGUAGE, random.Random(seed))
 
 
 def allowed(example: Example) -> bool:
-    return not any(pair in FORBIDDEN for pair in itertools.pairwise(sentence(example)))
+    return not names_forbidden(sentence(CODEC, example), FORBIDDEN)
 
 
 def page(*names: str) -> TrainingScreen:
@@ -47,8 +43,8 @@ def page(*names: str) -> TrainingScreen:
 
 
 def asked(screen: TrainingScreen, count: int = 300) -> list[Example]:
-    rng = random.Random(1)
-    return [e for _ in range(count) if (e := app_example(0, screen, CODEC, LANGUAGE, rng)) is not None]
+    ask = asking(1)
+    return [e for _ in range(count) if (e := app_example(ask, 0, screen)) is not None]
 
 
 @pytest.fixture(scope="module")
@@ -71,16 +67,16 @@ def test_a_model_of_the_phones_words_alone_knows_the_uses_that_it_can_read() -> 
 
 
 def test_what_a_list_does_not_show_is_looked_for_further_down(screens: list[TrainingScreen]) -> None:
-    rng = random.Random(8)
+    ask = asking(8)
     lists = [screen for screen in screens if screen.scrolls]
     assert 80 < len(lists) < 400
     assert any(target.kind == "toggle" for screen in lists for target in screen.targets)
     for n, screen in enumerate(lists):
-        example = scroll_example(n, screen, CODEC, LANGUAGE, rng)
+        example = scroll_example(ask, n, screen)
         assert (example.kind, CODEC.decode_action(example.action)) == ("scroll", SINGLES["<swipe_up>"])
         assert allowed(example)
         labels = [target.words for target in screen.targets if target.words]
-        assert not any(holds(sentence(example), label) for label in labels)
+        assert not any(holds(sentence(CODEC, example), label) for label in labels)
 
 
 def test_an_app_is_touched_where_its_use_is_asked_for_and_its_name_is_not() -> None:
@@ -89,7 +85,7 @@ def test_an_app_is_touched_where_its_use_is_asked_for_and_its_name_is_not() -> N
     for example in used:
         assert example.target is not None
         assert example.target.holds(CODEC.decode_action(example.action).touch or pytest.fail("no touch"))
-        said, app = sentence(example), example.target.words
+        said, app = sentence(CODEC, example), example.target.words
         assert any(holds(said, use) for use in LANGUAGE.uses[app])
         others = [phrase for other, uses in LANGUAGE.uses.items() if other != app for phrase in (other, *uses)]
         assert not any(holds(said, phrase) for phrase in (*others, app, ("star",)))
@@ -102,7 +98,9 @@ def test_an_app_that_is_not_on_the_page_turns_it() -> None:
     here, named = {("clock",), ("browser",), ("maps",)}, set[Phrase]()
     for example in turned:
         apps = {
-            app for app, uses in LANGUAGE.uses.items() if any(holds(sentence(example), each) for each in (app, *uses))
+            app
+            for app, uses in LANGUAGE.uses.items()
+            if any(holds(sentence(CODEC, example), each) for each in (app, *uses))
         }
         assert len(apps) == 1
         assert not apps & here
@@ -114,7 +112,7 @@ def test_newer_names_are_the_same_apps() -> None:
     examples = asked(page("time", "web", "store", "market"))
     tapped = {example.target.words for example in examples if example.target}
     assert tapped <= {("time",), ("web",), ("store",), ("market",)}
-    away = [sentence(example) for example in examples if example.target is None]
+    away = [sentence(CODEC, example) for example in examples if example.target is None]
     for app in ("clock", "browser", "shop", "store"):
         assert not any(holds(said, (app,)) for said in away), "a newer name of it is there"
 
@@ -125,16 +123,16 @@ def test_only_pages_of_icons_are_turned(screens: list[TrainingScreen]) -> None:
     assert not shows_apps(replace(page("clock", "maps"), typing=True))
     assert not shows_apps(replace(page("clock", "maps"), scrolls=True)), "there, what is missing is further down"
     for screen in screens:
-        example = app_example(0, screen, CODEC, LANGUAGE, random.Random(3))
+        example = app_example(asking(3), 0, screen)
         assert example is None or shows_apps(screen)
 
 
 def test_synthetic_screens_ask_for_each_kind(screens: list[TrainingScreen]) -> None:
-    rng = random.Random(5)
-    made = [elsewhere_examples(n, screen, CODEC, LANGUAGE, rng) for n, screen in enumerate(screens)]
+    ask = asking(5)
+    made = [elsewhere_examples(ask, n, screen) for n, screen in enumerate(screens)]
     kinds = [example.kind for examples in made for example in examples]
     assert {kind for kind in kinds if kinds.count(kind) > 20} == {"scroll", "use", "page"}
-    without = [elsewhere_examples(n, s, CODEC, LANGUAGE, rng, lists=False) for n, s in enumerate(screens)]
+    without = [elsewhere_examples(ask, n, s, lists=False) for n, s in enumerate(screens)]
     assert {example.kind for examples in without for example in examples} == {"use", "page"}
     typed = [CODEC.decode_action(e.action).kind for e in asked(page("clock", "maps"))]
     assert set(typed) == {ActionKind.TAP, ActionKind.SWIPE}

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import itertools
 import math
 import random
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from distrl.policy.autoui.pretraining.examples import (
+    Asking,
     Example,
     Target,
     TrainingScreen,
@@ -20,27 +19,20 @@ from distrl.policy.autoui.pretraining.screens import draw_screens, phone_languag
 from distrl.policy.autoui.tokenizer import END
 from distrl.types import Action, ActionKind, Point
 
+from policy.autoui.sentences import holds, names_forbidden, says, sentence
+
 FORBIDDEN = frozenset({("red", "shoes"), ("wifi", "saver"), ("anna", "lee"), ("7", "am")})
 CODEC = phone_tokenizer()
 LANGUAGE = phone_language(FORBIDDEN)
 
 
-def says(example: Example) -> list[str]:
-    return [CODEC.tokens[i] for i in example.prompt]
-
-
-def sentence(example: Example) -> list[str]:
-    words = says(example)
-    return words[: words.index("<prev>")]
-
-
-def holds(words: list[str], name: Sequence[str]) -> bool:
-    return any(words[i : i + len(name)] == list(name) for i in range(len(words)))
+def asking(seed: int, clutter: float = 1.0) -> Asking:
+    return Asking(CODEC, LANGUAGE, random.Random(seed), clutter)
 
 
 def last_touch(example: Example) -> Point | None:
     """Where the last of the earlier actions tapped, if it did."""
-    last = says(example)[:-1]
+    last = says(CODEC, example)[:-1]
     while "<prev>" in last:
         last = last[last.index("<prev>") + 1 :]
     action = CODEC.decode_action([*(CODEC.tokens.index(word) for word in last), END])
@@ -53,10 +45,6 @@ def tap(point: Point) -> Action:
 
 def apart(one: Point, other: Point) -> float:
     return math.dist((one.x, one.y), (other.x, other.y))
-
-
-def names_forbidden(words: list[str]) -> bool:
-    return any(pair in FORBIDDEN for pair in itertools.pairwise(words))
 
 
 @pytest.fixture(scope="module")
@@ -76,29 +64,29 @@ def test_screens_are_drawn_alike_from_equal_seeds(screens: list[TrainingScreen])
 
 
 def test_a_touch_names_a_label_and_lands_on_its_widget(screens: list[TrainingScreen]) -> None:
-    rng = random.Random(2)
-    examples = [e for n, screen in enumerate(screens) for e in touch_examples(n, screen, 3, CODEC, LANGUAGE, rng)]
+    ask = asking(2)
+    examples = [e for n, screen in enumerate(screens) for e in touch_examples(ask, n, screen, 3)]
     assert len(examples) > 60
     for example in examples:
         assert example.target is not None
-        words, label = says(example), example.target.words
+        words, label = says(CODEC, example), example.target.words
         assert any(holds(words, name) for name in (label, LANGUAGE.known_as.get(label, label)))
-        assert not names_forbidden(words)
+        assert not names_forbidden(words, FORBIDDEN)
         action = CODEC.decode_action(example.action)
-        if not example.done:
+        if example.kind != "done":
             assert action.touch is not None
             assert example.target.holds(action.touch)
 
 
 def test_what_the_last_action_touched_already_is_done_and_nothing_else_is(screens: list[TrainingScreen]) -> None:
-    rng = random.Random(5)
-    examples = [e for n, screen in enumerate(screens) for e in touch_examples(n, screen, 3, CODEC, LANGUAGE, rng)]
-    assert 0.1 < sum(e.done for e in examples) / len(examples) < 0.4
+    ask = asking(5)
+    examples = [e for n, screen in enumerate(screens) for e in touch_examples(ask, n, screen, 3)]
+    assert 0.1 < sum(e.kind == "done" for e in examples) / len(examples) < 0.4
     for example in examples:
         before, target = last_touch(example), example.target
         assert target is not None
-        assert example.done == (CODEC.decode_action(example.action).kind is ActionKind.COMPLETE)
-        if example.done:
+        assert (example.kind == "done") == (CODEC.decode_action(example.action).kind is ActionKind.COMPLETE)
+        if example.kind == "done":
             assert before is not None
             assert apart(before, target.centre) < apart(Point(*target.box[:2]), Point(*target.box[2:]))
         elif before is not None:
@@ -106,11 +94,11 @@ def test_what_the_last_action_touched_already_is_done_and_nothing_else_is(screen
 
 
 def test_an_announced_text_changes_nothing_of_a_touch(screens: list[TrainingScreen]) -> None:
-    rng = random.Random(6)
-    asked = [e for n, s in enumerate(screens) for e in touch_examples(n, s, 3, CODEC, LANGUAGE, rng, announced=True)]
-    announcing = [e for e in asked if any(word in LANGUAGE.markers for word in sentence(e))]
+    ask = asking(6)
+    asked = [e for n, s in enumerate(screens) for e in touch_examples(ask, n, s, 3, announced=True)]
+    announcing = [e for e in asked if any(word in LANGUAGE.markers for word in sentence(CODEC, e))]
     assert len(announcing) > 20
-    assert not any(names_forbidden(says(e)) for e in asked)
+    assert not any(names_forbidden(says(CODEC, e), FORBIDDEN) for e in asked)
     assert {CODEC.decode_action(e.action).kind for e in announcing} == {ActionKind.TAP, ActionKind.COMPLETE}
 
 
@@ -120,18 +108,21 @@ def test_a_screen_says_whether_one_can_type_on_it() -> None:
 
 
 def test_a_sentence_without_a_verb_mentions_one_widget_of_the_screen_alone(screens: list[TrainingScreen]) -> None:
-    rng = random.Random(4)
+    ask = asking(4)
     mentions = 0
     for n, screen in enumerate(screens):
-        for example in touch_examples(n, screen, 3, CODEC, LANGUAGE, rng):
-            words = sentence(example)
+        for example in touch_examples(ask, n, screen, 3):
+            words = sentence(CODEC, example)
             if any(verb in words for verb in LANGUAGE.verbs):
                 continue
             mentions += 1
-            label = example.target.words if example.target is not None else ()
-            others = [t.words for t in screen.targets if t.words != label and not t.chosen]
-            assert holds(words, label) or holds(words, LANGUAGE.known_as[label])
-            assert not any(holds(words, other) for other in others if other)
+            assert example.target is not None
+            label = example.target.words
+            named = [t.words for t in screen.targets if t.words and holds(words, t.words)]
+            chosen = [t.words for t in screen.targets if t.chosen and t.words != label]
+            by_label = [label] if holds(words, label) else []
+            assert [name for name in named if name not in chosen] == by_label
+            assert by_label or holds(words, LANGUAGE.known_as[label])
     assert mentions > 20
 
 
@@ -143,38 +134,41 @@ def test_a_widget_with_a_newer_name_is_asked_for_by_what_people_call_it_half_of_
     chat, fox = ("chat",), ("dan", "fox")
     box, below = (0.0, 0.0, 0.5, 0.2), (0.0, 0.5, 1.0, 0.6)
     alone = screen_of(Target("icon", chat, chat, box), Target("row", fox, fox, below))
-    rng, called = random.Random(1), 0
+    ask, called = asking(1, clutter=0.0), 0
     for _ in range(200):
-        for example in touch_examples(0, alone, 2, CODEC, LANGUAGE, rng, clutter=0.0):
-            assert (example.kind == "newer") == ("messages" in says(example))
+        for example in touch_examples(ask, 0, alone, 2):
+            assert (example.kind == "newer") == ("messages" in says(CODEC, example))
             called += example.kind == "newer"
     assert 70 < called < 130
     both = screen_of(*alone.targets, Target("icon", ("messages",), ("messages",), (0.5, 0.0, 1.0, 0.2)))
     for _ in range(50):
-        for example in touch_examples(0, both, 3, CODEC, LANGUAGE, rng, clutter=0.0):
+        for example in touch_examples(ask, 0, both, 3):
             assert example.target is not None
-            assert ("messages" in says(example)) == (example.target.words == ("messages",)), "another widget's name"
+            assert ("messages" in says(CODEC, example)) == (example.target.words == ("messages",)), (
+                "another widget's name"
+            )
 
 
 def test_a_tab_that_is_chosen_may_be_named_beside_what_is_meant() -> None:
     chosen = Target("tab", ("clock",), ("clock",), (0.0, 0.0, 0.5, 0.1), chosen=True)
     other = Target("tab", ("alarm",), ("alarm",), (0.5, 0.0, 1.0, 0.1))
-    rng = random.Random(2)
-    asked = [e for _ in range(200) for e in touch_examples(0, screen_of(chosen, other), 2, CODEC, LANGUAGE, rng)]
-    both = [e for e in asked if {"clock", "alarm"} <= set(sentence(e)) and not set(LANGUAGE.verbs) & set(sentence(e))]
+    ask = asking(2)
+    asked = [e for _ in range(200) for e in touch_examples(ask, 0, screen_of(chosen, other), 2)]
+    said = [(set(sentence(CODEC, example)), example) for example in asked]
+    both = [e for words, e in said if {"clock", "alarm"} <= words and not set(LANGUAGE.verbs) & words]
     assert len(both) > 20
     assert {example.target for example in both} == {other}
 
 
 def test_a_copy_types_the_words_after_its_marker_up_to_one_that_is_never_typed() -> None:
-    rng, lengths = random.Random(3), set()
+    ask, lengths = asking(3), set()
     for _ in range(300):
-        example = copy_example(0, CODEC, LANGUAGE, rng)
-        words = says(example)
+        example = copy_example(ask, 0)
+        words = says(CODEC, example)
         action = CODEC.decode_action(example.action)
         assert action.kind is ActionKind.TYPE
-        assert not names_forbidden(action.text.split())
-        assert not names_forbidden(words)
+        assert not names_forbidden(action.text.split(), FORBIDDEN)
+        assert not names_forbidden(words, FORBIDDEN)
         marker = next(i for i, word in enumerate(words) if word in LANGUAGE.markers)
         typed = action.text.split()
         lengths.add(len(typed))
@@ -184,15 +178,15 @@ def test_a_copy_types_the_words_after_its_marker_up_to_one_that_is_never_typed()
 
 
 def test_where_a_keyboard_is_up_a_text_is_typed_whatever_else_is_mentioned() -> None:
-    rng = random.Random(4)
+    ask = asking(4)
     typing = [screen for screen in draw_screens(300, random.Random(7), FORBIDDEN) if screen.typing]
     mentioned = 0
     for screen in typing * 4:
-        example = copy_example(0, CODEC, LANGUAGE, rng, screen=screen)
-        words, typed = sentence(example), CODEC.decode_action(example.action).text.split()
+        example = copy_example(ask, 0, screen)
+        words, typed = sentence(CODEC, example), CODEC.decode_action(example.action).text.split()
         spans = [words[i + 1 : i + 1 + len(typed)] for i in range(len(words)) if words[i] in LANGUAGE.markers]
         assert typed in spans
-        assert not names_forbidden(words)
+        assert not names_forbidden(words, FORBIDDEN)
         labels = [list(target.words) for target in askable(screen, LANGUAGE)]
         mentioned += any(words[: len(label)] == label or words[-len(label) :] == label for label in labels)
     assert 0.3 < mentioned / (4 * len(typing)) < 0.7, "half of the sentences, and those who do so by chance"

@@ -6,7 +6,7 @@ from statistics import mean
 import pytest
 from distrl.errors import PolicyError
 from distrl.policy.autoui.base import load_base
-from distrl.policy.autoui.pretraining.examples import copy_example
+from distrl.policy.autoui.pretraining.examples import Asking, copy_example
 from distrl.policy.autoui.pretraining.recipe import Recipe, Stage
 from distrl.policy.autoui.pretraining.screens import draw_screens, phone_language, phone_tokenizer
 from distrl.policy.autoui.pretraining.train import train
@@ -53,7 +53,7 @@ def test_a_model_can_be_made_with_more_words_which_it_reads_on_screens_and_copie
     screens = draw_screens(600, Random(0), FORBIDDEN, 1.0, more)
     assert set(more) <= {word for screen in screens for target in screen.targets for word in target.words}
     language = phone_language(FORBIDDEN, more[:2], more)
-    typed = {copy_example(0, codec, language, Random(n), clutter=0.0).action for n in range(400)}
+    typed = {copy_example(Asking(codec, language, Random(n), clutter=0.0), 0).action for n in range(400)}
     copied = {word for ids in typed for word in codec.decode_action(ids).text.split()}
     assert set(more[:2]) <= copied
     assert "zebra" in language.fillers

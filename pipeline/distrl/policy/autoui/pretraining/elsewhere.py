@@ -7,11 +7,10 @@ suite says for every word. Pure: every draw comes from the `rng` that is passed.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
 from typing import Final
 
 from distrl.policy.autoui.pretraining.examples import (
+    Asking,
     Example,
     Language,
     Phrase,
@@ -22,38 +21,25 @@ from distrl.policy.autoui.pretraining.examples import (
     mentions,
     previous,
 )
-from distrl.policy.autoui.tokenizer import SINGLES, WordTokenizer
+from distrl.policy.autoui.tokenizer import SINGLES
 from distrl.types import Action, ActionKind
-
-Maker = Callable[[int, TrainingScreen, WordTokenizer, Language, random.Random, float], Example | None]
 
 ICONS: Final = 2
 """Screens with so many icons at least are pages of apps, of which a swipe to the left shows the next."""
 
 
-def elsewhere_examples(
-    number: int,
-    screen: TrainingScreen,
-    tokenizer: WordTokenizer,
-    language: Language,
-    rng: random.Random,
-    clutter: float = 1.0,
-    lists: bool = True,
-) -> list[Example]:
-    """Those that the screen allows, one of each kind. lists: what a list does not show is looked for."""
-    makers: Sequence[Maker] = (app_example, *([scroll_example] if lists and screen.scrolls else []))
-    return [each for make in makers if (each := make(number, screen, tokenizer, language, rng, clutter)) is not None]
+def elsewhere_examples(asking: Asking, number: int, screen: TrainingScreen, lists: bool = True) -> list[Example]:
+    """Those that screen `number` allows, one of each kind. lists: what a list does not show is looked for."""
+    app = app_example(asking, number, screen)
+    found = [] if app is None else [app]
+    if lists and screen.scrolls and not screen.typing:
+        found.append(scroll_example(asking, number, screen))
+    return found
 
 
-def scroll_example(
-    number: int,
-    screen: TrainingScreen,
-    tokenizer: WordTokenizer,
-    language: Language,
-    rng: random.Random,
-    clutter: float = 1.0,
-) -> Example:
+def scroll_example(asking: Asking, number: int, screen: TrainingScreen) -> Example:
     """Two words of which the screen, whose list is longer, shows none: they are to be looked for further down."""
+    language, rng = asking.language, asking.rng
     labels = [target.words for target in screen.targets]
     shown = {word for target in screen.targets for word in (*target.words, *target.drawn)}
     meant = [word for word in dict.fromkeys(language.copied) if word not in shown]
@@ -62,29 +48,22 @@ def scroll_example(
     if rng.random() < 0.5:
         words = [rng.choice(language.verbs), *words]
     before = list[Action]()
-    if rng.random() < clutter:
+    if rng.random() < asking.clutter:
         words = among(words, language.fillers, labels, language, rng)
         before = previous(language, rng)
-    action = tokenizer.encode_action(SINGLES["<swipe_up>"])
-    return Example(number, tokenizer.encode_prompt(" ".join(words), before), action, looks="scroll")
+    return asking.example(number, words, before, SINGLES["<swipe_up>"], "scroll")
 
 
 def shows_apps(screen: TrainingScreen) -> bool:
     return sum(target.kind == "icon" for target in screen.targets) >= ICONS and not screen.typing and not screen.scrolls
 
 
-def app_example(
-    number: int,
-    screen: TrainingScreen,
-    tokenizer: WordTokenizer,
-    language: Language,
-    rng: random.Random,
-    clutter: float = 1.0,
-) -> Example | None:
+def app_example(asking: Asking, number: int, screen: TrainingScreen) -> Example | None:
     """An app that is asked for by its use, or one on another page by either: touch its icon, or turn the page.
 
     None where the screen is no page of icons. What it says besides names no widget and asks for no other app.
     """
+    language, rng = asking.language, asking.rng
     if not language.uses or not shows_apps(screen):
         return None
     labels = [target.words for target in screen.targets]
@@ -94,27 +73,23 @@ def app_example(
     away = [app for app in language.uses if app not in shown]
     app = rng.choice(here if here and rng.random() < 0.6 else away)
     others = [phrase for other, uses in language.uses.items() if other != app for phrase in (other, *uses)]
+    unsaid = (*labels, *others)
     own_name = [] if app in here else [app]
     phrases = [use for use in (*language.uses[app], *own_name * 4) if not any(mentions(use, label) for label in labels)]
     if not phrases:
         return None
     words, before = list(rng.choice(phrases)), list[Action]()
-    if rng.random() < clutter:
+    if rng.random() < asking.clutter:
         entity = rng.sample(language.copied, rng.randrange(4))
-        words = draw_allowed(lambda: joined(words, entity, rng), (*labels, *others), language)
-        words = among(words, language.fillers, (*labels, *others), language, rng)
+        words = draw_allowed(lambda: joined(words, entity, rng), unsaid, language)
+        words = among(words, language.fillers, unsaid, language, rng)
         before = previous(language, rng)
-    if any(mentions(words, other) for other in (*labels, *others)):
+    if any(mentions(words, other) for other in unsaid):
         return None
-    target = icons[app] if app in here else None
-    action = SINGLES["<swipe_left>"] if target is None else Action(ActionKind.TAP, touch=target.centre)
-    return Example(
-        number,
-        tokenizer.encode_prompt(" ".join(words), before),
-        tokenizer.encode_action(action),
-        target,
-        looks="page" if target is None else "use",
-    )
+    if app not in here:
+        return asking.example(number, words, before, SINGLES["<swipe_left>"], "page")
+    target = icons[app]
+    return asking.example(number, words, before, Action(ActionKind.TAP, touch=target.centre), "use", target)
 
 
 def _app_of(label: Phrase, language: Language) -> Phrase:

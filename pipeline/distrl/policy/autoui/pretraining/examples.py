@@ -75,22 +75,16 @@ class TrainingScreen:
 class Example:
     """Read `prompt` over screen number `screen` of the batch and write `action`.
 
-    target: the widget that is meant, None for a copy. done: it was touched already, and `action` says so. looks: of
-    what kind it is where what is meant is not in sight and `action` looks elsewhere, or where it is known by its use.
+    kind: that of the widget to be touched; "newer" where it was called by its older name, "use" for an app that was
+    asked for by what it does, "done" where it was touched already and `action` says so. Without a widget "copy", or
+    "scroll" and "page", where `action` looks elsewhere for what is not in sight. target: the widget that is meant.
     """
 
     screen: int
     prompt: tuple[int, ...]
     action: tuple[int, ...]
+    kind: str
     target: Target | None = None
-    done: bool = False
-    looks: str = ""
-
-    @property
-    def kind(self) -> str:
-        if self.looks or self.target is None:
-            return self.looks or "copy"
-        return "done" if self.done else self.target.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +107,32 @@ class Language:
         return not any(pair in self.forbidden for pair in itertools.pairwise(words))
 
 
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What all makers of examples need: how sentences are encoded, their words, and where draws come from.
+
+    clutter: how often other words and earlier actions may stand around, in [0, 1].
+    """
+
+    tokenizer: WordTokenizer
+    language: Language
+    rng: random.Random
+    clutter: float = 1.0
+
+    def example(
+        self,
+        screen: int,
+        words: Sequence[str],
+        before: Sequence[Action],
+        action: Action,
+        kind: str,
+        target: Target | None = None,
+    ) -> Example:
+        """`words` after the actions `before`, to be answered with `action`."""
+        prompt = self.tokenizer.encode_prompt(" ".join(words), before)
+        return Example(screen, prompt, self.tokenizer.encode_action(action), kind, target)
+
+
 def askable(screen: TrainingScreen, language: Language) -> list[Target]:
     """The targets that can be asked for: their label occurs once on the screen and holds no forbidden pair."""
     labels = [target.words for target in screen.targets]
@@ -120,41 +140,27 @@ def askable(screen: TrainingScreen, language: Language) -> list[Target]:
 
 
 def touch_examples(
-    number: int,
-    screen: TrainingScreen,
-    count: int,
-    tokenizer: WordTokenizer,
-    language: Language,
-    rng: random.Random,
-    clutter: float = 1.0,
-    announced: bool = False,
+    asking: Asking, number: int, screen: TrainingScreen, count: int, announced: bool = False
 ) -> list[Example]:
-    """Up to `count` different widgets of one screen, to be tapped in the middle; about half are only mentioned.
+    """Up to `count` different widgets of screen `number`, to be tapped in the middle; about half are only mentioned.
 
-    clutter: how often other words and earlier actions may stand around, in [0, 1]. announced: half of the sentences
-    announce a text as well.
+    announced: half of the sentences announce a text as well.
     """
-    targets = askable(screen, language)
-    rng.shuffle(targets)
-    return [_touch(number, target, screen, tokenizer, language, rng, clutter, announced) for target in targets[:count]]
+    targets = askable(screen, asking.language)
+    asking.rng.shuffle(targets)
+    return [_touch(asking, number, target, screen, announced) for target in targets[:count]]
 
 
-def copy_example(
-    number: int,
-    tokenizer: WordTokenizer,
-    language: Language,
-    rng: random.Random,
-    clutter: float = 1.0,
-    screen: TrainingScreen | None = None,
-) -> Example:
+def copy_example(asking: Asking, number: int, screen: TrainingScreen | None = None) -> Example:
     """A sentence with a marker in it: what follows the marker, one word to four, is to be typed.
 
     screen: one of its widgets is mentioned as well, half of the time. Where a keyboard is up, the text comes first.
     """
+    language, rng = asking.language, asking.rng
     typed = _announced(language, rng)
-    action = tokenizer.encode_action(Action(ActionKind.TYPE, text=" ".join(typed[1:])))
-    if rng.random() >= clutter:
-        return Example(number, tokenizer.encode_prompt(" ".join(typed), []), action)
+    action = Action(ActionKind.TYPE, text=" ".join(typed[1:]))
+    if rng.random() >= asking.clutter:
+        return asking.example(number, typed, [], action, "copy")
     words = among(typed, language.fillers if rng.random() < 0.5 else (), (), language, rng)
     targets = askable(screen, language) if screen is not None else []
     if targets and rng.random() < 0.5:
@@ -166,26 +172,18 @@ def copy_example(
             (),
             language,
         )
-    return Example(number, tokenizer.encode_prompt(" ".join(words), previous(language, rng)), action)
+    return asking.example(number, words, previous(language, rng), action, "copy")
 
 
-def _touch(
-    number: int,
-    target: Target,
-    screen: TrainingScreen,
-    tokenizer: WordTokenizer,
-    language: Language,
-    rng: random.Random,
-    clutter: float,
-    announced: bool,
-) -> Example:
+def _touch(asking: Asking, number: int, target: Target, screen: TrainingScreen, announced: bool) -> Example:
+    language, rng = asking.language, asking.rng
     others = [each for each in screen.targets if each is not target]
     chosen = [other.words for other in others if other.chosen]
     labels = [other.words for other in others if not other.chosen]
     name = _called(target, labels, language, rng)
     named = rng.random() < 0.5 or any(mentions(name, label) for label in labels)
     words, before = [*([rng.choice(language.verbs)] if named else []), *name], list[Action]()
-    if rng.random() < clutter:
+    if rng.random() < asking.clutter:
         if announced and rng.random() < 0.5:
             words = draw_allowed(lambda: joined(words, _announced(language, rng), rng), labels, language)
         if chosen and rng.random() < 0.5:
@@ -194,12 +192,10 @@ def _touch(
         words = among(words, around, () if named else labels, language, rng)
         before = _earlier(target, others, language, rng)
     last = before[-1] if before else None
-    done = last is not None and last.kind is ActionKind.TAP and last.touch is not None and target.holds(last.touch)
-    action = Action(ActionKind.COMPLETE) if done else Action(ActionKind.TAP, touch=target.centre)
-    looks = "newer" if name != target.words and not done else ""
-    return Example(
-        number, tokenizer.encode_prompt(" ".join(words), before), tokenizer.encode_action(action), target, done, looks
-    )
+    if last is not None and last.kind is ActionKind.TAP and last.touch is not None and target.holds(last.touch):
+        return asking.example(number, words, before, Action(ActionKind.COMPLETE), "done", target)
+    kind = target.kind if name == target.words else "newer"
+    return asking.example(number, words, before, Action(ActionKind.TAP, touch=target.centre), kind, target)
 
 
 def _called(target: Target, labels: Sequence[Phrase], language: Language, rng: random.Random) -> Phrase:

@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ from distrl.policy.autoui.model import STROKE, AutoUIModel, Shape
 from distrl.policy.autoui.policy import pad, write
 from distrl.policy.autoui.pretraining.elsewhere import elsewhere_examples
 from distrl.policy.autoui.pretraining.examples import (
+    Asking,
     Example,
     Language,
     Pair,
@@ -156,7 +157,7 @@ def measure(
     model.eval()
     for first in range(0, len(screens), 64):
         batch = screens[first : first + 64]
-        examples = _ask(batch, 3, tokenizer, language, rng)
+        examples = _ask(Asking(tokenizer, language, rng), batch, 3)
         features = model.features(_images(batch))[[example.screen for example in examples]]
         greedy = drawing(None, range(len(examples)))
         written = write(model, ActingT5(model.t5), tokenizer, features, [e.prompt for e in examples], None, greedy)
@@ -212,15 +213,8 @@ def _act(
         by_screen = update >= recipe.by_words
         typists = recipe.acting.batch // 3 if by_screen else 0
         numbers = [*rng.choices(typing, k=typists), *rng.choices(range(len(pool)), k=recipe.acting.batch - typists)]
-        examples = _ask(
-            [pool[n] for n in numbers],
-            recipe.touches_per_screen,
-            tokenizer,
-            language,
-            rng,
-            update / recipe.uncluttered,
-            by_screen,
-        )
+        asking = Asking(tokenizer, language, rng, update / recipe.uncluttered)
+        examples = _ask(asking, [pool[n] for n in numbers], recipe.touches_per_screen, by_screen)
         tokens = (seen[numbers] + model.vision.row + model.vision.column).flatten(1, 2)
         return _acting_losses(model, tokens, examples)
 
@@ -250,34 +244,18 @@ def _descend(
     return losses
 
 
-def _ask(
-    batch: Sequence[TrainingScreen],
-    touches: int,
-    tokenizer: WordTokenizer,
-    language: Language,
-    rng: random.Random,
-    clutter: float = 1.0,
-    by_screen: bool = True,
-) -> list[Example]:
+def _ask(asking: Asking, batch: Sequence[TrainingScreen], touches: int, by_screen: bool = True) -> list[Example]:
     """by_screen: text is typed where a keyboard is up and nowhere else, and a sentence may announce it anywhere; what
     is not in sight is looked for."""
     asked = [
-        touch_examples(n, screen, touches, tokenizer, language, rng, clutter, by_screen and not screen.typing)
-        for n, screen in enumerate(batch)
+        touch_examples(asking, n, screen, touches, by_screen and not screen.typing) for n, screen in enumerate(batch)
     ]
     typing = [n for n, screen in enumerate(batch) if screen.typing] if by_screen else range(len(batch))
     copied = [
-        copy_example(n, tokenizer, language, rng, clutter, batch[n] if by_screen else None)
-        for n in typing
-        for _ in range(2 if by_screen else 1)
+        copy_example(asking, n, batch[n] if by_screen else None) for n in typing for _ in range(2 if by_screen else 1)
     ]
-    elsewhere = [
-        example
-        for n, screen in enumerate(batch)
-        if not screen.typing
-        for example in elsewhere_examples(n, screen, tokenizer, language, rng, clutter, by_screen)
-    ]
-    return [example for examples in (*asked, copied, elsewhere) for example in examples]
+    elsewhere = [elsewhere_examples(asking, n, screen, by_screen) for n, screen in enumerate(batch)]
+    return [*chain(*asked), *copied, *chain(*elsewhere)]
 
 
 def _acting_losses(model: AutoUIModel, tokens: Tensor, examples: Sequence[Example]) -> dict[str, Tensor]:

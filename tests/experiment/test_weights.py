@@ -50,7 +50,7 @@ def settings() -> Config:
 
 
 def ran(settings: Config, folder: Path) -> tuple[Simulated, WeightsLearning, Screenshots]:
-    """Three phones for 900 virtual seconds, with the shipped policy."""
+    """Three phones for half a virtual hour, with the shipped policy."""
     store, screenshots = DirectoryStore(folder), Screenshots()
     learning = WeightsLearning(settings, store, screenshots)
 
@@ -60,7 +60,7 @@ def ran(settings: Config, folder: Path) -> tuple[Simulated, WeightsLearning, Scr
         )
 
     world = World(Draws(PAPER, 0), 3, worker, learning, screenshots.keep, drawn=True)
-    return simulate(settings, world, 900.0), learning, screenshots
+    return simulate(settings, world, 1800.0), learning, screenshots
 
 
 def test_the_weights_are_those_of_the_fold_over_the_same_log_and_equal_each_time(

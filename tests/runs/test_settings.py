@@ -273,11 +273,11 @@ class NestedLearner(LearnerSettings):
 
 
 BEGUN_WITH = {
-    "aride": "98ff5100d26b3ade7d744cd91ec044dd3aaee7100c9bc0a69991ae274537e947",
-    "cloning": "4dc8b9936c2ccfa4200a1aa7c55739b5f96d07a22caa24bd1c081defb59bd66e",
-    "digirl": "380f14d224fdc46f15058eb1e110e593b519c79ceea5afa5a138ca1ee83f2199",
-    "filtered_bc": "2770b31a139937d27645759d92246529a751d5231b387ac32fa9b8d29286ecfe",
-    "vtrace": "d7e4d2ca600766316e6720cf17f740e65ee3b622c0d5aa0ff1a4ce0b304f0748",
+    "aride": "e8f1587c8400b92d55e899da1ae7c0c01a8915301de8f093c65b6279d47f5129",
+    "cloning": "d8547baff9e17b6bdfbd1048883856e057f6406b7337ad9f8bdbf75f5845e90b",
+    "digirl": "5bb6fa09d5128fb4921c1abfc0f98c21e79224b11a0cbc8ea061d663129d3104",
+    "filtered_bc": "39073672388a8f585fe87d5e99bd3a8086bafe157599ee83f1e8e33c6e8a9dcc",
+    "vtrace": "d68b1dc198d64339c6c64c8387381c04d7a2027279297574dfba519241c3d921",
 }
 """Algorithm -> fingerprint of the default settings. Runs were begun with these: another one here ends them all. A
 setting that is added names its value in them (Effect.before), and a base model that is shipped anew begins new ones."""

@@ -14,7 +14,7 @@ from distrl.experiment.figure import draw
 from distrl.experiment.held_out import held_out_of
 from distrl.experiment.measure import CurvePoint, learned
 from distrl.experiment.page import html_page
-from distrl.experiment.plan import Experiment
+from distrl.experiment.plan import Cell, Experiment
 from distrl.experiment.report import Report, report_of, to_csv, to_dict
 
 SEEDS = (0, 1, 2)
@@ -38,14 +38,14 @@ def cell(done: Sequence[bool], plays: Sequence[str] = ()) -> Mapping[str, Any]:
     }
 
 
-def planted(name: str, chances: Sequence[float], draw_of: int = 3) -> Report:
+def planted(name: str, chances: Sequence[float], draw_of: int = 3, seeds: tuple[int, ...] = SEEDS) -> Report:
     """A report in which every arm does each task with its chance, each seed by its own luck."""
     rng = np.random.default_rng(draw_of)
     experiment = EXPERIMENTS[name]
-    cells = experiment.cells("quick", SEEDS)
+    cells = experiment.cells("quick", seeds)
     plays = [play.name for play in cells[0].arm.plays]
-    found = [cell((rng.random(TASKS) < chance).tolist(), plays) for chance in chances for _ in SEEDS]
-    return report_of(experiment, "quick", SEEDS, cells, [dict(each) for each in found])
+    found = [cell((rng.random(TASKS) < chance).tolist(), plays) for chance in chances for _ in seeds]
+    return report_of(experiment, "quick", seeds, cells, [dict(each) for each in found])
 
 
 def test_three_points_inside_the_noise_are_undecided_and_thirty_are_not() -> None:
@@ -115,6 +115,25 @@ def test_methods_are_compared_with_a_ride_on_their_own_suite() -> None:
     }  # fmt: skip
     verdicts = {each.arm: each.verdict for each in report.comparisons}
     assert (verdicts["general/grpo"], verdicts["general/base model"]) == ("undecided", "worse")
+
+
+def test_an_arm_of_which_a_seed_has_no_figure_is_compared_by_the_seeds_that_both_have() -> None:
+    """As of a synchronous fleet whose first round the end of the run has cut."""
+    experiment = EXPERIMENTS["collection"]
+    cells = experiment.cells("quick", SEEDS)
+    lacking = {("plain/sync", 1), *(("heavy/sync", seed) for seed in SEEDS)}
+
+    def rate(each: Cell) -> float | None:
+        if (each.arm.name, each.seed) in lacking:
+            return None
+        return 10.0 * (each.seed + 1) * (1 if each.arm.synchronous else 2)
+
+    results = [{"figures": {"per_hour": rate(each)}, "collected": [], "curve": [], "episodes": []} for each in cells]
+    found = {each.arm: each for each in report_of(experiment, "quick", SEEDS, cells, results).comparisons}
+    assert not any(arm.startswith("heavy/") for arm in found)
+    ratio = next(each.ratio for arm, each in found.items() if arm.startswith("plain/"))
+    assert ratio is not None
+    assert (ratio.seeds, ratio.mean) == (2, 2.0)
 
 
 def test_seeds_that_played_other_tasks_are_refused() -> None:

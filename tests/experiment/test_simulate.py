@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import random
 
 import pytest
@@ -59,6 +60,25 @@ def test_the_synchronous_bound_is_the_barriers_own() -> None:
     assert found["share_of_bound"] == pytest.approx(1.0)
     begins = [each.at for each in run.folded]
     assert [b - a for a, b in itertools.pairwise(begins)] == pytest.approx([18.0] * (len(begins) - 1))
+
+
+def test_a_synchronous_rate_leaves_out_the_round_that_the_end_cuts() -> None:
+    """Rounds of 10 s and an update of 5 s: of the third round, three of four have come when the run ends at 38 s."""
+    draws = ResetsBy(costs(update=Latency(5.0)), 0, (1.0, 2.0, 3.0, 10.0))
+    run = played(draws, 4, 38.0, ROUND, "feeder.max_lag=0")
+    assert len(run.played) == 4 + 4 + 3
+    found = figures(run, draws.model, synchronous=True, trajectories_per_round=4)
+    assert found["per_hour"] == pytest.approx(4 / 15 * 3600)
+    assert found["per_hour"] == pytest.approx(found["bound_per_hour"] * found["share_of_bound"])
+
+
+def test_a_synchronous_run_that_ends_in_its_first_round_has_no_rate() -> None:
+    draws = ResetsBy(costs(update=Latency(5.0)), 0, (1.0, 2.0, 3.0, 10.0))
+    found = figures(
+        played(draws, 4, 8.0, ROUND, "feeder.max_lag=0"), draws.model, synchronous=True, trajectories_per_round=4
+    )
+    assert found["trajectories"] == 3
+    assert all(math.isnan(found[name]) for name in ("per_hour", "bound_per_hour", "share_of_bound"))
 
 
 def test_a_bound_on_the_lag_makes_fast_phones_wait_and_is_never_passed() -> None:

@@ -10,8 +10,11 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from statistics import NormalDist
 from types import MappingProxyType
 from typing import Any, Final
+
+NORMAL: Final = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +30,16 @@ class Latency:
 
     def draw(self, rng: random.Random) -> float:
         """Seconds."""
-        median = self.mean_s * math.exp(-(self.sigma**2) / 2)
-        return median * min(self.most, math.exp(self.sigma * rng.gauss(0.0, 1.0)))
+        return self.median_s * min(self.most, math.exp(self.sigma * rng.gauss(0.0, 1.0)))
+
+    @property
+    def median_s(self) -> float:
+        """The mean over that of min(most, exp(σ z)), z normal, which the cut makes smaller than exp(σ² / 2)."""
+        if self.sigma == 0:
+            return self.mean_s
+        cut = math.log(self.most) / self.sigma
+        below, beyond = NORMAL.cdf(cut - self.sigma), NORMAL.cdf(-cut)
+        return self.mean_s / (math.exp(self.sigma**2 / 2) * below + self.most * beyond)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """Figures of one run in virtual time. Pure.
 
 Definitions
-- rate: trajectories that reached the log, by the hour.
+- rate, asynchronous: trajectories that reached the log, by the hour.
+- rate, synchronous: those of whole rounds, until the last of them was folded. Most of a round comes before its slowest
+  episode, so to count what has come of a round that the end of the run cuts would count too many.
 - own time of a phone: its latencies and those of a lone decision; what is left of the run it waited, for a task, for a
   version or for others in a batch.
 - bound, asynchronous: the rate had no phone ever waited, which is the rate over the phones' share of own time.
 - bound, synchronous: the rate had each round only waited for its slowest episode, its update and the records and the
-  reload in between. Its share is that of whole rounds: the end of the run, in the middle of one, does not count.
+  reload in between. Its share is that of whole rounds, too.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ def figures(run: Simulated, costs: CostModel, *, synchronous: bool, trajectories
     share = run.own_s / (run.phones * run.until)
     bound, share_of_bound = _over(rate, share), share
     if synchronous:
-        bound, share_of_bound = _barrier(run, costs, trajectories_per_round)
+        rate, bound, share_of_bound = _rounds(run, costs, trajectories_per_round)
     lags = [lag for each in run.folded for lag in each.lags]
     return {
         "trajectories": float(len(run.played)),
@@ -85,18 +87,19 @@ def collected(run: Simulated) -> list[tuple[float, int]]:
     return [(at, sum(each.ended <= at for each in run.played)) for at in times]
 
 
-def _barrier(run: Simulated, costs: CostModel, trajectories: int) -> tuple[float, float]:
-    """The synchronous bound and the share of it, from the rounds that were folded."""
+def _rounds(run: Simulated, costs: CostModel, trajectories: int) -> tuple[float, float, float]:
+    """The synchronous rate, its bound and the share of it, from the rounds that were folded; NaN where none was."""
     rounds: dict[int, list[float]] = defaultdict(list)
     for each in run.played:
         rounds[each.trajectory.task.fed_version].append(each.own_s)
     slowest = [max(own) for own in rounds.values() if len(own) == trajectories][: len(run.folded)]
     if not slowest:
-        return math.nan, math.nan
+        return math.nan, math.nan, math.nan
     between = costs.record_s + max(costs.record_s, costs.reload_s) + costs.record_s
     needed = _mean(slowest) + between + _mean([each.took_s for each in run.folded])
     last = run.folded[-1]
-    return trajectories / needed * HOUR, needed * len(run.folded) / (last.at + last.took_s)
+    took = (last.at + last.took_s) / len(run.folded)
+    return trajectories / took * HOUR, trajectories / needed * HOUR, needed / took
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -22,7 +22,7 @@ from distrl.types import Split
 Preset = Literal["quick", "full"]
 Against = Literal["the synchronous one", "the first", "each other"]
 """With which arms of its group an arm is compared."""
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Raised whenever the same arm and seed would give other figures: cells that are on disk are then made again."""
 PACE: Final = (
     "per_hour", "bound_per_hour", "share_of_bound", "own_time_share", "mean_lag", "max_lag", "episode_own_s",
@@ -74,8 +74,10 @@ class Arm:
     """Whether a recurrent Q over the base model acts and learns in its place."""
 
     def config(self, seed: int) -> Config:
-        """The settings; neither a file nor a variable of the machine changes them."""
-        base = ("run=experiment", f"learner.seed={seed}", f"learner.trajectories_per_update={self.phones}")
+        """The settings; neither a file nor a variable of the machine changes them, nor a GPU that is there: an
+        experiment that goes on elsewhere would else compare weights of two kinds of processor (ADR 22)."""
+        each_update = f"learner.trajectories_per_update={self.phones}"
+        base = ("run=experiment", f"learner.seed={seed}", "learner.device=cpu", each_update)
         return load(environ={}, sets=(*base, *self.sets))
 
     @property

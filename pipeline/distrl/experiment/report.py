@@ -64,7 +64,8 @@ class Comparison:
     other: str
     figure: str
     ratio: Summary | None
-    """Of the two under the same seed, so on phones with the same luck; None where the other's figure is 0."""
+    """Of the two under the same seed, so on phones with the same luck; None where the other's figure is 0, or no seed
+    has both."""
     difference: Difference
     """Over the seeds: whether another run would find it."""
     tasks: Difference | None
@@ -100,7 +101,9 @@ class Report:
     @property
     def comparisons(self) -> list[Comparison]:
         figure = self.experiment.compared
-        return [_compared(one, other, figure) for one, other in self._pairs() if one.values(figure)]
+        return [
+            _compared(one, other, figure) for one, other in self._pairs() if one.values(figure) and other.values(figure)
+        ]
 
     def _pairs(self) -> Iterator[tuple[ArmResult, ArmResult]]:
         """The arms that are compared, each with the other."""
@@ -176,7 +179,9 @@ def _held_out(found: HeldOut | None) -> Mapping[str, Any] | None:
 
 def _compared(one: ArmResult, other: ArmResult, figure: str) -> Comparison:
     values, others = one.values(figure), other.values(figure)
-    ratio = summary([a / b for a, b in zip(values, others, strict=True)]) if all(others) else None
+    both = [(a["figures"][figure], b["figures"][figure]) for a, b in zip(one.results, other.results, strict=True)]
+    ratios = [a / b for a, b in both if a is not None and b is not None] if all(others) else []
+    ratio = summary(ratios) if ratios else None
     mine, theirs = one.held_out, other.held_out
     tasks = improvement = None
     if mine is not None and theirs is not None:

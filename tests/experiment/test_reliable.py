@@ -66,7 +66,9 @@ def test_an_outlier_in_the_outer_quarter_moves_nothing() -> None:
 @given(SCORES)
 def test_its_interval_lies_within_the_scores_and_is_the_same_each_time(scores: Scores) -> None:
     found = interquartile_estimate(scores)
-    assert scores.min() - 1e-12 <= found.low <= found.high <= scores.max() + 1e-12
+    assert (found.interval is None) == (len(scores) == 1)
+    low, high = found.interval or (found.value, found.value)
+    assert scores.min() - 1e-12 <= low <= high <= scores.max() + 1e-12
     assert interquartile_estimate(scores) == found
 
 

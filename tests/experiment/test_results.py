@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from distrl.cli.main import app
 from distrl.errors import ConfigError
+from distrl.experiment.figure import draw
+from distrl.experiment.page import html_page
 from distrl.experiment.report import to_dict
 from distrl.experiment.results import results_page
 from typer.testing import CliRunner
@@ -60,6 +62,22 @@ def test_a_folder_without_a_report_is_refused(tmp_path: Path, content: str | Non
         (tmp_path / "report.json").write_text(content)
     with pytest.raises(ConfigError, match=r"--results: .*report\.json"):
         results_page([tmp_path])
+
+
+@pytest.mark.parametrize("cost", [{}, {"code": 3, "unknown": 0, "processor_s": 1.0}, {"code": ["x"], "unknown": 0}])
+def test_a_damaged_cost_is_named_as_what_is_damaged(tmp_path: Path, cost: object) -> None:
+    with pytest.raises(ConfigError, match=r"cost\.json does not say what an experiment took"):
+        results_page([folder(tmp_path / "r2d3", "r2d3", cost)])
+
+
+def test_one_seed_has_no_intervals_over_seeds(tmp_path: Path) -> None:
+    report = planted("r2d3", [0.2, 0.8] + [0.4] * (len(planted_arms("r2d3")) - 2), seeds=(0,))
+    page = html_page(report, draw(report))
+    assert "inf" not in page.split("</style>")[1].split("data:image")[0]
+    (tmp_path / "report.json").write_text(json.dumps(to_dict(report), allow_nan=False))
+    rows = [line for line in results_page([tmp_path]).splitlines() if line.startswith("| ")]
+    assert sum(" to " in row for row in rows) == len(report.comparisons), "only the differences over tasks"
+    assert all(row.count(" to ") <= 1 for row in rows)
 
 
 def test_text_of_a_report_ends_no_cell_of_a_table(tmp_path: Path) -> None:

@@ -16,11 +16,12 @@ import psutil
 import pytest
 from distrl.errors import ConfigError
 from distrl.experiment.catalogue import EXPERIMENTS, experiment_of
-from distrl.experiment.cells import FOLDER
+from distrl.experiment.cells import FOLDER, kept_of_other_code
 from distrl.experiment.plan import Cell, seeds_of
 from distrl.experiment.run import FILES
 from distrl.experiment.spent import FILE as COST
 from distrl.experiment.spent import FOLDER as SPENT
+from distrl.experiment.spent import Spent, by_other_code, note
 
 from . import small
 
@@ -94,8 +95,12 @@ def test_what_it_took_is_beside_the_report_and_not_in_it(whole: Path, tmp_path: 
     assert files(tmp_path) == files(whole)
 
 
-def test_an_interrupted_experiment_leaves_no_process(tmp_path: Path) -> None:
+def test_an_interrupted_experiment_leaves_no_process_and_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Ctrl-C reaches the parent alone where it is sent by `kill`."""
+    temporary = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setenv("TMPDIR", str(temporary))  # of the processes of the pool
     before = set(psutil.Process().children(recursive=True))
 
     def interrupt(cell: Cell) -> None:
@@ -110,6 +115,7 @@ def test_an_interrupted_experiment_leaves_no_process(tmp_path: Path) -> None:
             child.join(30)
     assert psutil.wait_procs(left, timeout=30)[1] == []
     assert len(list((tmp_path / FOLDER).glob("*.json"))) == 1
+    assert list(temporary.iterdir()) == []
 
 
 def tracker(process: psutil.Process) -> bool:
@@ -132,6 +138,18 @@ def test_what_is_there_is_not_computed_again_and_what_is_damaged_or_of_other_set
     assert [path.stat().st_mtime_ns == times[path] for path in cells] == [False, False, True, True]
 
 
+def test_what_other_code_has_made_is_said_and_taken(whole: Path, tmp_path: Path) -> None:
+    for name in (FOLDER, SPENT):
+        shutil.copytree(whole / name, tmp_path / name)
+    cells = small.SMALL.cells("quick", small.SEEDS)
+    for cell, code in zip(cells, ("abc", "abc", "def", "def-dirty"), strict=True):
+        note(tmp_path, cell.file, Spent(1.0, code))
+    assert by_other_code(tmp_path, [cell.file for cell in cells], "def") == {"abc": 2, "def-dirty": 1}
+    assert kept_of_other_code(cells, tmp_path) == {"abc": 2, "def": 1, "def-dirty": 1}
+    (tmp_path / FOLDER / cells[0].file).unlink()
+    assert kept_of_other_code(cells, tmp_path)["abc"] == 1, "what is computed anew is not kept"
+
+
 def test_every_experiment_has_arms_with_settings_that_are_taken() -> None:
     for experiment in EXPERIMENTS.values():
         for preset in ("quick", "full"):
@@ -146,6 +164,7 @@ def test_every_experiment_has_arms_with_settings_that_are_taken() -> None:
 def test_the_machines_settings_change_no_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
     (cell, *_) = experiment_of("collection").cells("quick", (0,))
     before = cell.arm.config(0)
+    assert before.learner.device == "cpu", "a GPU that is there is left alone"
     monkeypatch.setenv("DISTRL_FEEDER__OUTSTANDING", "1")
     assert cell.arm.config(0) == before
 

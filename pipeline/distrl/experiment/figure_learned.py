@@ -55,7 +55,8 @@ def _held_out(axes: Axes, arms: Sequence[ArmResult]) -> None:
         found, colour = each.summary("success_last"), _colour(each, place)
         if found is None:
             continue
-        axes.plot([found.low, found.high], [place, place], color=colour, linewidth=2.0)
+        if found.interval is not None:
+            axes.plot(found.interval, [place, place], color=colour, linewidth=2.0)
         axes.plot([found.mean], [place], color=colour, marker="o", markersize=6)
         seeds = each.values("success_last")
         axes.plot(seeds, [place] * len(seeds), color=colour, marker="|", linestyle="none", markersize=9)

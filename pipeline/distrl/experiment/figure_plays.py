@@ -41,7 +41,8 @@ def _panel(axes: Axes, arms: Sequence[ArmResult], figures: Sequence[str]) -> Non
             if found is None:
                 continue
             y = place + offset
-            axes.plot([found.low, found.high], [y, y], color=colour, linewidth=1.5)
+            if found.interval is not None:
+                axes.plot(found.interval, [y, y], color=colour, linewidth=1.5)
             axes.plot(each.values(name), [y] * len(each.values(name)), color=colour, marker="|", linestyle="none")
             axes.plot([found.mean], [y], color=colour, marker="o", markersize=4, linestyle="none", label=label)
             label = "_"  # once in the legend

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from html import escape
 from typing import Final
@@ -109,24 +110,28 @@ def _compared(each: Comparison, decimals: int) -> list[str]:
 
 
 def _apart(apart: Difference, decimals: int) -> str:
-    return f"{apart.mean:.{decimals}f} ({apart.low:.{decimals}f} to {apart.high:.{decimals}f})"
+    return _interval(apart.mean, (apart.low, apart.high) if math.isfinite(apart.low) else None, decimals)
 
 
 def _estimated(found: Estimate) -> str:
-    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
+    return _interval(found.value, found.interval, 3)
 
 
 def _shown(found: Summary | None, decimals: int, *, interval: bool = True) -> str:
     if found is None:
         return "–"
-    mean = f"{found.mean:.{decimals}f}"
-    if found.seeds < 2 or not interval:
-        return mean
-    return f"{mean} ({found.low:.{decimals}f} to {found.high:.{decimals}f})"
+    return _interval(found.mean, found.interval if interval else None, decimals)
+
+
+def _interval(middle: float, bounds: tuple[float, float] | None, decimals: int) -> str:
+    if bounds is None:
+        return f"{middle:.{decimals}f}"
+    low, high = bounds
+    return f"{middle:.{decimals}f} ({low:.{decimals}f} to {high:.{decimals}f})"
 
 
 def _costs(report: Report) -> str:
-    """The model of the first arm; arms differ in their tails, which are named after."""
+    """The model of the first arm; others differ in their tails and in how long updates take, which are all named."""
     costs = report.arms[0].arm.costs
     rows = [
         [name, f"{latency.mean_s:g} s"]
@@ -134,10 +139,11 @@ def _costs(report: Report) -> str:
             ("resetting a phone", costs.reset),
             ("a look at its screen", costs.look),
             ("an action on it", costs.act),
-            ("an update", costs.update),
         )
     ]
+    updates = sorted({each.arm.costs.update.mean_s for each in report.arms})
     rows += [
+        ["an update", " or ".join(f"{mean:g} s" for mean in updates) + ("" if len(updates) == 1 else ", by arm")],
         ["a batch of n decisions", f"{costs.decision_s:g} s + n · {costs.decision_row_s:g} s"],
         ["a record", f"{costs.record_s:g} s"],
         ["a reload", f"{costs.reload_s:g} s"],

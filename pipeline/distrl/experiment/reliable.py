@@ -26,11 +26,15 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure with the 95 % percentile interval of its bootstrap."""
+    """A figure with the 95 % percentile interval of its bootstrap; one seed has none."""
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
 
 def interquartile_mean(scores: Scores) -> float:
@@ -41,8 +45,11 @@ def interquartile_mean(scores: Scores) -> float:
 def interquartile_estimate(scores: Scores) -> Estimate:
     """`interquartile_mean` with its interval. Raises ValueError for scores that are none."""
     _refuse_none(scores)
+    value = interquartile_mean(scores)
+    if len(scores) == 1:
+        return Estimate(value, None, None)
     drawn = _stratified(scores, _generator(scores))
-    return _estimate(interquartile_mean(scores), _middle_means(drawn.reshape(DRAWS, -1)))
+    return _estimate(value, _middle_means(drawn.reshape(DRAWS, -1)))
 
 
 def probability_of_improvement(one: Scores, other: Scores) -> float:
@@ -58,9 +65,11 @@ def improvement_estimate(one: Scores, other: Scores) -> Estimate:
     _refuse_none(one, other)
     if one.shape[1] != other.shape[1]:
         raise ValueError(f"scores on {one.shape[1]} tasks and on {other.shape[1]} cannot be compared")
-    rng = _generator(one)
+    value, rng = probability_of_improvement(one, other), _generator(one)
+    if min(len(one), len(other)) == 1:
+        return Estimate(value, None, None)
     drawn = _improvement(_stratified(one, rng), _stratified(other, rng))
-    return _estimate(probability_of_improvement(one, other), drawn)
+    return _estimate(value, drawn)
 
 
 def flipped(outcomes: Sequence[Sequence[bool]]) -> float | None:

@@ -33,7 +33,7 @@ def results_page(folders: Sequence[Path]) -> str:
 
 
 def _section(folder: Path) -> str:
-    report, cost = _read(folder / REPORT), _cost(folder / COST)
+    report, facts = _read(folder / REPORT), _cost(folder / COST)
     try:
         name = str(report["command"]).split()[2]
         said = PAPER.get(name, NOTHING_SAID)
@@ -41,7 +41,7 @@ def _section(folder: Path) -> str:
             f"## {name}",
             _text(report["title"]) + ".",
             f"`{_text(report['command'])}`",
-            _facts(report, cost),
+            f"{_run(report)} {facts}",
             _text(report["about"]),
             _arms(name, report, said),
             _comparisons(report),
@@ -53,14 +53,21 @@ def _section(folder: Path) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _facts(report: Content, cost: Content | None) -> str:
+def _run(report: Content) -> str:
     seeds = ", ".join(map(str, report["seeds"]))
-    found = f"Seeds {seeds}; {report['virtual_seconds'] / 3600:.2f} virtual hours. "
-    if cost is None:
-        return found + "Code and cost were not recorded."
-    code = ", ".join(f"`{_text(each)}`" for each in cost["code"])
-    lacking = f", without {cost['unknown']} parts that nobody timed" if cost["unknown"] else ""
-    return found + f"Code {code}; {cost['processor_s'] / 60:.1f} minutes of processor time{lacking}."
+    return f"Seeds {seeds}; {report['virtual_seconds'] / 3600:.2f} virtual hours."
+
+
+def _cost(file: Path) -> str:
+    if not file.exists():
+        return "Code and cost were not recorded."
+    cost = _read(file)
+    try:
+        code = ", ".join(f"`{_text(each)}`" for each in cost["code"])
+        lacking = f", without {cost['unknown']} parts that nobody timed" if cost["unknown"] else ""
+        return f"Code {code}; {cost['processor_s'] / 60:.1f} minutes of processor time{lacking}."
+    except (KeyError, TypeError) as error:
+        raise ConfigError("--results", f"{file} does not say what an experiment took ({error!r})", HINT) from None
 
 
 def _arms(name: str, report: Content, said: Said) -> str:
@@ -133,10 +140,6 @@ def _read(file: Path) -> Content:
     if not isinstance(found, dict):
         raise ConfigError("--results", f"{file} is no report of an experiment", HINT)
     return found
-
-
-def _cost(file: Path) -> Content | None:
-    return _read(file) if file.exists() else None
 
 
 def _table(head: Iterable[str], rows: Iterable[Sequence[object]]) -> str:

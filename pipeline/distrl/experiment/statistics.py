@@ -24,18 +24,24 @@ Verdict = Literal["better", "worse", "undecided"]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Mean over seeds, with the 95 % percentile interval of its bootstrap."""
+    """Mean over seeds, with the 95 % percentile interval of its bootstrap; one seed has none."""
 
     seeds: int
     mean: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
 
 def summary(values: Sequence[float]) -> Summary:
-    """One seed gives an interval of no width, which says nothing. Raises ValueError for no value."""
+    """A bootstrap of one seed would have no width, and say nothing. Raises ValueError for no value."""
     if not values:
         raise ValueError("no seeds")
+    if len(values) == 1:
+        return Summary(1, float(values[0]), None, None)
     found = np.asarray(values, dtype=np.float64)
     rng = np.random.Generator(np.random.PCG64(len(found)))
     means = found[rng.integers(0, len(found), (DRAWS, len(found)))].mean(axis=1)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -69,12 +70,20 @@ def experiment(
         for each in EXPERIMENTS.values():
             console.print(f"{each.name:15} {each.title}", markup=False, highlight=False, soft_wrap=True)
         return
+    from distrl.experiment.cells import kept_of_other_code
     from distrl.experiment.run import FILES, run_experiment
+    from distrl.experiment.spent import code_version
 
     asked, numbers = experiment_of(name), seeds_of(seeds)
     folder = out or Path("out/experiments") / f"{name}-{preset.value}"
+    cells = asked.cells(preset.value, numbers, base_model)
+    for code, parts in kept_of_other_code(cells, folder).items():
+        _warn(
+            f"{parts} cells and warm-ups in {folder} were made by code {code}, this is {code_version()}; they are "
+            "taken as they are: name another --out to compute all of them by this code"
+        )
     with Progress(*COLUMNS, console=console) as progress:
-        bar = progress.add_task("", total=len(asked.cells(preset.value, numbers)))
+        bar = progress.add_task("", total=len(cells))
 
         def on_cell(cell: Cell) -> None:
             progress.update(bar, advance=1, description=escape(f"{cell.arm.name}, seed {cell.seed}"))
@@ -82,6 +91,10 @@ def experiment(
         report = run_experiment(asked, preset.value, numbers, folder, on_cell, base_model=base_model)
     _show(report)
     console.print(f"report: {folder / FILES[-1]}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _warn(text: str) -> None:
+    Console(stderr=True, highlight=False, emoji=False).print(text, style="yellow", markup=False, soft_wrap=True)
 
 
 def _show(report: Report) -> None:

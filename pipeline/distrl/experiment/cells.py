@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing.synchronize import Event
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +23,7 @@ from distrl.experiment.base_models import grounded
 from distrl.experiment.compute import CellResult, compute
 from distrl.experiment.plan import Cell
 from distrl.experiment.spent import FOLDER as SPENT
-from distrl.experiment.spent import Spent, code_version, note, timed
+from distrl.experiment.spent import Spent, by_other_code, code_version, note, timed
 from distrl.experiment.warmup import FOLDER as WARMUPS
 from distrl.experiment.warmup import adapter_file, shared, warm_up
 from distrl.offline.files import make_folder, write
@@ -28,6 +31,8 @@ from distrl.offline.files import make_folder, write
 FOLDER: Final = "cells"
 WATCH_S: Final = 0.5
 """How often a process of the pool looks whether its parent is alive."""
+TEMPORARY: Final = "distrl-experiment-"
+"""How the names of the temporary folders of such processes begin."""
 
 OnCell = Callable[[Cell], None]
 
@@ -39,6 +44,14 @@ def persisted(cell: Cell, out: Path) -> CellResult | None:
         return dict(found["result"]) if found["fingerprint"] == cell.fingerprint else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def kept_of_other_code(cells: Sequence[Cell], out: Path) -> dict[str, int]:
+    """How many of the cells and warm-ups that are persisted, and so not computed again, other code has made, by code
+    (`by_other_code`)."""
+    there = [cell.file for cell in cells if persisted(cell, out) is not None]
+    warmups = {file for cell in cells if shared(cell) and (file := adapter_file(cell, out)).exists()}
+    return by_other_code(out, [*there, *map(_warmup_note, warmups)], code_version())
 
 
 def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | None = None) -> list[CellResult]:
@@ -118,13 +131,17 @@ def _cores() -> int:
 
 
 def _end_with_parent(stop: Event) -> None:
-    """In a process of the pool: ends it in the middle of a cell once `stop` is set or its parent was killed."""
+    """In a process of the pool: ends it in the middle of a cell once `stop` is set or its parent was killed. What it
+    had in temporary files, such as every version of a learning arm, goes with it."""
     parent = multiprocessing.parent_process()
     assert parent is not None
+    tempfile.tempdir = tempfile.mkdtemp(prefix=TEMPORARY)
+    remove = Finalize(None, shutil.rmtree, (tempfile.tempdir,), {"ignore_errors": True}, exitpriority=0)
 
     def watch() -> None:
         while not stop.wait(WATCH_S) and parent.is_alive():
             pass
+        remove()
         os._exit(1)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -18,6 +19,8 @@ from distrl.offline.files import write
 
 FOLDER: Final = "spent"
 FILE: Final = "cost.json"
+DIRTY: Final = "-dirty"
+"""Ends the name of a commit from which files differ."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -37,11 +40,11 @@ def timed(compute: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> tuple[R
 
 
 def code_version() -> str:
-    """The commit that the package is of, with `-dirty` where files differ from it; else the version of the package."""
+    """The commit that the package is of, with DIRTY where files differ from it; else the version of the package."""
     here = Path(__file__).parent
     try:
         found = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+            ["git", "describe", "--always", f"--dirty={DIRTY}", "--abbrev=12", "--exclude=*"],
             cwd=here, capture_output=True, text=True, check=True, timeout=30,
         )  # fmt: skip
         return found.stdout.strip()
@@ -66,6 +69,13 @@ def total(out: Path, names: Sequence[str]) -> dict[str, Any]:
 
 def write_total(out: Path, names: Sequence[str]) -> None:
     write(out / FILE, _bytes(total(out, names)))
+
+
+def by_other_code(out: Path, names: Sequence[str], code: str) -> dict[str, int]:
+    """How many of the parts with these file names were made by other code than `code`, by that code; of files that
+    differ from their commit nobody knows whether they are the same."""
+    found = [each.code for name in names if (each := _noted(out / FOLDER / name)) is not None]
+    return dict(sorted(Counter(each for each in found if each != code or each.endswith(DIRTY)).items()))
 
 
 def _noted(file: Path) -> Spent | None:

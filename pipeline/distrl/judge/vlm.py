@@ -74,7 +74,8 @@ class VlmJudge:
     def judge(self, question: Question) -> Verdict:
         """Whether a task was done; UNKNOWN if there is no answer in time.
 
-        Raises ChatError if the endpoint refuses every question, as with wrong credentials.
+        Raises QuestionRefusedError if the endpoint refuses this question, ChatError if it refuses every one, as with
+        wrong credentials.
         """
         try:
             return self._answered(OUTCOME, request(question, self._model))

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from distrl.chat.endpoint import QuestionRefusedError
 from distrl.errors import StoreError
 from distrl.judge.question import Question, Verdict
 from distrl.rollout.episode import GROUND_TRUTH
 from distrl.types import LoggedTrajectory, ObjectRef, Outcome
 
+log = logging.getLogger(__name__)
+
 AT_ONCE = 8
 """Concurrent questions."""
+REFUSED = 2 * AT_ONCE
+"""So many refused questions, and none that was answered, are the fault of all questions."""
 
 Ask = Callable[[Question], Verdict]
 
@@ -41,16 +47,30 @@ def judged(
     """Judge each trajectory that has a last screenshot, in the order given. done: called after each, in any thread;
     None where there is no verdict.
 
-    Raises ChatError where the endpoint refuses all questions; the others are not asked then.
+    A question that the endpoint refuses by itself, as for its content or length, is UNKNOWN. Raises ChatError where it
+    refuses all of them, or the first REFUSED; the others are not asked then.
     """
-    given_up = threading.Event()
+    given_up, answered = threading.Event(), threading.Event()
+    refused: list[QuestionRefusedError] = []
+
+    def asked(question: Question) -> Verdict:
+        try:
+            verdict = ask(question)
+        except QuestionRefusedError as error:
+            refused.append(error)
+            if len(refused) >= REFUSED and not answered.is_set():
+                raise
+            log.warning("no verdict: %s", error)
+            return Verdict(Outcome.UNKNOWN, "the endpoint refuses this question")
+        answered.set()
+        return verdict
 
     def one(logged: LoggedTrajectory) -> Judged | None:
         if given_up.is_set():
             return None
         found = None
         try:
-            found = Judged(logged, _verdict(logged, ask, image))
+            found = Judged(logged, _verdict(logged, asked, image))
             return found
         except BaseException:
             given_up.set()
@@ -60,7 +80,10 @@ def judged(
 
     ended = [logged for logged in trajectories if logged.trajectory.final_screenshot is not None]
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        return [found for found in threads.map(one, ended) if found is not None]
+        judgements = [found for found in threads.map(one, ended) if found is not None]
+    if refused and not answered.is_set():
+        raise refused[0]
+    return judgements
 
 
 def _verdict(logged: LoggedTrajectory, ask: Ask, image: Callable[[ObjectRef], bytes]) -> Verdict:

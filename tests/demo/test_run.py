@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import factories
 import pytest
 from distrl.cli.main import app
 from distrl.config import Config
+from distrl.demo import run
+from distrl.demo.progress import DemoProgress
 from distrl.demo.run import run_demo
 from distrl.demo.summary import held_out_success
 from distrl.errors import StackError
@@ -15,6 +20,7 @@ from distrl.stack.local import LocalStack
 from distrl.stack.locks import held
 from distrl.telemetry.view import RunView
 from distrl.train.folder import LOCK
+from distrl.train.roles import Roles
 from distrl.train.watch import progress
 from rich.console import Console
 from typer.testing import CliRunner
@@ -53,6 +59,25 @@ def test_ctrl_c_is_answered_with_how_to_go_on(tmp_path: Path, monkeypatch: pytes
     assert "stopped cleanly" in ended.stderr
     assert "the same command goes on" in ended.stderr
     assert ended.stdout == ""
+
+
+def test_a_demo_that_is_killed_has_saved_how_long_it_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in the file while it is watched is what a kill leaves."""
+    file, seen = tmp_path / "progress.json", list[float]()
+
+    def watched(config: Config, roles: object, console: Console, left: Callable[[], float], footer: str) -> None:
+        for _ in range(3):
+            time.sleep(0.02)
+            seen.extend((left(), DemoProgress.load(file).train_seconds))
+
+    monkeypatch.setattr(run, "watch", watched)
+    for name in ("place", "start_all", "stop_in_order"):
+        monkeypatch.setattr(run, name, lambda *_, **__: None)
+    run._train(Config(), cast(Roles, None), 2.0, DemoProgress(3.0, 100.0), file, Console())
+    left, saved = seen[::2], seen[1::2]
+    assert 100.02 <= saved[0] < saved[1] < saved[2] < 120
+    assert [before + after for before, after in zip(left, saved, strict=True)] == pytest.approx([120.0] * 3)
+    assert DemoProgress.load(file).setup_seconds == 3.0
 
 
 def test_the_end_says_how_far_the_first_and_the_last_version_came() -> None:

@@ -24,7 +24,10 @@ class DemoProgress:
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(asdict(self)))
+        with fresh.open("w") as file:
+            file.write(json.dumps(asdict(self)))
+            file.flush()
+            os.fsync(file.fileno())  # else a power cut may leave an empty file under the name
         os.replace(fresh, path)
 
     @classmethod

@@ -57,17 +57,20 @@ def _train(
         console.print(f"this run has already trained for {progress.train_seconds:.0f} s: raise MINUTES= to train more")
         return
 
-    def spent() -> float:
-        return time.monotonic() - began
+    def spend() -> float:
+        """Seconds that are left. What is spent is saved each time: a demo that is killed has trained, too."""
+        spent = time.monotonic() - began
+        replace(progress, train_seconds=progress.train_seconds + spent).save(file)
+        return max(0.0, left - spent)
 
     evaluation = max(0, len(settings.devices.addresses) - settings.phones.count)
     placement = place(settings, own=True, workers=WORKERS, evaluation=evaluation)
     start_all(roles, placement)
     try:
         footer = "Ctrl-C stops, `make demo` continues"
-        watch(settings, roles, console, lambda: max(0.0, left - spent()), footer)
+        watch(settings, roles, console, spend, footer)
     finally:
-        replace(progress, train_seconds=progress.train_seconds + spent()).save(file)
+        spend()
     console.print("training time is over")
     stop_in_order(roles, placement, console)
 

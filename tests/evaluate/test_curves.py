@@ -92,6 +92,18 @@ def test_moving_success_leaves_out_what_has_no_outcome() -> None:
     assert curves.moving_success(records, 4) == []
 
 
+def test_the_suite_that_is_compared_does_not_depend_on_which_phone_was_first() -> None:
+    """A list of tasks of two suites: that of most tasks, and of as many that of the lower name."""
+    few = [evaluation(0, trajectory(replace(task(f"a-{n}"), suite="a"))) for n in range(2)]
+    many = [evaluation(0, trajectory(replace(task(f"b-{n}"), suite="b"))) for n in range(3)]
+    later = [evaluation(1, trajectory(replace(task(f"a-{n}"), suite="a"))) for n in range(9)]
+    for found in ([*few, *many, *later], [*later, *many[::-1], *few[::-1]]):
+        assert {each.task.suite for each in curves.evaluated(found, Split.TEST)[0]} == {"b"}
+        assert curves.of_other_suites(found, Split.TEST) == 2 + 9
+    for found in ([*few, *many[:2]], [*many[:2], *few]):
+        assert {each.task.suite for each in curves.evaluated(found, Split.TEST)[0]} == {"a"}
+
+
 def test_versions_are_compared_on_the_suite_of_the_first_and_the_others_are_counted() -> None:
     home = [trajectory(task(name)) for name in ("a", "b")]
     own = [trajectory(replace(task(name), suite="own")) for name in ("c", "d", "e")]

@@ -211,6 +211,22 @@ def test_a_run_without_anything_has_a_report_that_says_so(tmp_path: Path) -> Non
     assert "No held-out evaluation yet." in page.text
 
 
+def test_a_version_of_which_no_outcome_is_known_has_no_success_and_no_point_on_the_curve(tmp_path: Path) -> None:
+    def validated(outcome: Outcome) -> list[Evaluation]:
+        return [
+            evaluation(
+                number, trajectory(task(f"v-{n}", split=Split.VALIDATION), outcome if number else Outcome.SUCCESS)
+            )
+            for number in (0, 1)
+            for n in range(4)
+        ]
+
+    pages = [page_of(tmp_path, evaluations=validated(each)) for each in (Outcome.FAILURE, Outcome.INTERRUPTED)]
+    told = json.loads((tmp_path / "report.json").read_text())
+    assert [(point["success"], point["episodes"]) for point in told["success_curve"]] == [(1.0, 4), (None, 0)]
+    assert pages[0].text != pages[1].text
+
+
 def test_a_screen_that_is_gone_leaves_a_gap_and_not_a_broken_report(tmp_path: Path) -> None:
     def gone(ref: ObjectRef) -> bytes:
         return b"\x89PNG\r\n\x1a\n garbage"

@@ -16,8 +16,8 @@ import pytest
 from distrl.broker.journal import History
 from distrl.broker.reader import RawRecord
 from distrl.errors import StoreError
-from distrl.evaluate.curves import reload_seconds
-from distrl.types import LoggedTrajectory, LogPosition, Record, Trajectory, Update, Watermark
+from distrl.evaluate.curves import evaluated, reload_seconds
+from distrl.types import Evaluation, LoggedTrajectory, LogPosition, Record, Split, Trajectory, Update, Watermark
 from distrl.view import queries
 from distrl.view import series as charts
 from distrl.view.filters import EpisodeFilter, Page
@@ -232,6 +232,25 @@ def test_reloads_are_those_of_the_report(episodes: list[tuple[int, int, list[int
     assert max(found["worst"], default=0.0) == max(wanted, default=0.0)
     assert len(found["version"]) <= len(wanted)
     assert bool(found["version"]) == bool(wanted)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_versions_are_compared_on_the_suite_that_the_report_compares(tmp_path: Path, backwards: bool) -> None:
+    """A list of tasks of two suites, whose phones end in any order."""
+    records = [
+        Evaluation(
+            number, "ab", "", factories.trajectory(factories.task(f"{suite}-{n}", suite=suite, split=Split.TEST))
+        )
+        for number, suite, count in ((0, "a", 2), (0, "b", 3), (1, "a", 9), (1, "b", 3))
+        for n in range(count)
+    ]
+    given = records[::-1] if backwards else records
+    with closing(IndexWriter(tmp_path / "run.sqlite", {**TOPICS, "evaluations": "id-2"})) as index:
+        index.add(batch(given, topic="evaluations"))
+    with reading(tmp_path / "run.sqlite") as connection:
+        rows = queries.version_scores(connection)
+    assert [(row["version"], row["suite"], row["n"]) for row in rows] == [(0, "b", 3), (1, "b", 3)]
+    assert {each.task.suite for each in evaluated(given, Split.TEST)[0]} == {"b"}
 
 
 def test_pages_of_one_list_do_not_shift_while_records_come(path: Path) -> None:

@@ -102,7 +102,7 @@ def first_of_each(trajectories: Iterable[LoggedTrajectory]) -> list[LoggedTrajec
 def evaluated(evaluations: Iterable[Evaluation], split: Split) -> dict[int, list[Trajectory]]:
     """Published version -> its trajectories on `split`, the first of each task, versions ascending.
 
-    Versions are compared on one suite: that of the first evaluation of the lowest version.
+    Versions are compared on one suite: that of most evaluations of the lowest version, whichever phone was first.
     """
     found: dict[int, dict[str, Trajectory]] = defaultdict(dict)
     for evaluation in _by_suite(evaluations, split)[0]:
@@ -118,8 +118,9 @@ def of_other_suites(evaluations: Iterable[Evaluation], split: Split) -> int:
 def _by_suite(evaluations: Iterable[Evaluation], split: Split) -> tuple[list[Evaluation], list[Evaluation]]:
     """The evaluations of the compared suite, and the others."""
     found = [each for each in evaluations if each.trajectory.task.split is split and each.version >= 0]
-    first = min(found, key=lambda each: each.version, default=None)
-    suite = first.trajectory.task.suite if first is not None else ""
+    lowest = min((each.version for each in found), default=None)
+    of_lowest = Counter(each.trajectory.task.suite for each in found if each.version == lowest)
+    suite = min(of_lowest, key=lambda name: (-of_lowest[name], name), default="")
     compared = [each for each in found if each.trajectory.task.suite == suite]
     return compared, [each for each in found if each.trajectory.task.suite != suite]
 

@@ -20,19 +20,20 @@ WIDE, NARROW = (6.4, 3.0), (4.4, 3.0)
 
 
 def curve(points: Sequence[CurvePoint], over: Callable[[CurvePoint], float], label: str) -> str:
-    """Validation success against `over` of each point, with 95 % intervals."""
+    """Validation success against `over` of each point of which an outcome is known, with 95 % intervals."""
+    known = [point for point in points if point.score.episodes]
 
     def draw(axes: Axes) -> None:
-        xs = [over(point) for point in points]
+        xs = [over(point) for point in known]
         axes.fill_between(
             xs,
-            [point.score.interval[0] for point in points],
-            [point.score.interval[1] for point in points],
+            [point.score.interval[0] for point in known],
+            [point.score.interval[1] for point in known],
             color=LINE,
             alpha=0.14,
             linewidth=0,
         )
-        axes.plot(xs, [point.score.success for point in points], color=LINE, marker="o", markersize=4, linewidth=1.8)
+        axes.plot(xs, [point.score.success for point in known], color=LINE, marker="o", markersize=4, linewidth=1.8)
         _share_axis(axes, "success on validation tasks")
         axes.set_xlabel(label)
 

@@ -172,13 +172,15 @@ def read_up_to(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:
 def version_scores(connection: sqlite3.Connection) -> list[Row]:
     """Success by evaluated policy, versions ascending, on one suite and split, as `evaluate.curves.evaluated` compares.
 
-    The split is validation where there is any, else test; the suite is that of the lowest version's first evaluation.
+    The split is validation where there is any, else test; the suite is that of most evaluations of the lowest version.
 
     The first record of a task counts.
     """
     compared = connection.execute(
         "SELECT split, suite FROM episodes WHERE topic = 'evaluations' "
-        "ORDER BY split = 'validation' DESC, split = 'test' DESC, evaluated < 0, evaluated, \"offset\" LIMIT 1"
+        "GROUP BY split, suite, evaluated "
+        "ORDER BY split = 'validation' DESC, split = 'test' DESC, evaluated < 0, evaluated, count(*) DESC, suite "
+        "LIMIT 1"
     ).fetchone()
     return scores(connection, *compared) if compared is not None else []
 

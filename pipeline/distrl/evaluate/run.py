@@ -58,9 +58,13 @@ class VersionScore:
     version: int
     split: Split
     score: curves.SuccessRate
+    left: int = 0
+    """Tasks without a record, of an evaluation that was stopped: those that are done are rather the short ones."""
 
     def __str__(self) -> str:
-        return f"version {self.version}, {self.split.value}: {self.score}"
+        return f"version {self.version}, {self.split.value}: {self.score}" + (
+            f"; {self.left} tasks have no record yet, and the same command plays them" if self.left else ""
+        )
 
 
 def evaluate_version(
@@ -100,12 +104,14 @@ def evaluate_version(
 def evaluate_versions(
     config: Config, wanted: str, split: Split, episodes: int, stop: threading.Event
 ) -> list[VersionScore]:
-    """Evaluate the versions in `wanted` (numbers, `first`, `last`, joined by commas). Returns once all are done."""
+    """Evaluate the versions in `wanted` (numbers, `first`, `last`, joined by commas). Returns once all are done, or at
+    `stop`."""
     tasks = evaluation_tasks(config, split, episodes)
     scores = []
     for version in named(wanted, lineage(config)):
         found = evaluate_version(config, version, split, tasks, stop, BY_HAND)
-        scores.append(VersionScore(version.version, split, curves.score(item.trajectory for item in found)))
+        left = len(tasks) - len(found)
+        scores.append(VersionScore(version.version, split, curves.score(item.trajectory for item in found), left))
         if stop.is_set():
             break
     return scores
@@ -202,7 +208,7 @@ def _follow(
     progress.version, progress.evaluated = version, progress.evaluated + len(found)
     progress.success = success_by_suite(found)
     score = curves.score(item.trajectory for item in found)
-    log.info("%s", VersionScore(version.version, Split.VALIDATION, score))
+    log.info("%s", VersionScore(version.version, Split.VALIDATION, score, len(tasks) - len(found)))
     return True
 
 

@@ -22,6 +22,8 @@ class Fleet:
 
     def see(self, beat: Heartbeat, now: float) -> None:
         if beat.role == "worker":
+            if beat.process not in self._heard:  # a pod that a rollout replaced never comes back under its name
+                self._heard = {name: heard for name, heard in self._heard.items() if now - heard[0] <= SILENT_S}
             self._heard[beat.process] = (now, beat, phones_answering([beat]))
 
     def beats(self, now: float) -> list[Heartbeat]:

@@ -11,7 +11,7 @@ from distrl.evaluate.curves import SuccessRate
 from distrl.evaluate.play import evaluation_tasks
 from distrl.evaluate.policies import PolicyId
 from distrl.evaluate.prompted import AgentScore
-from distrl.evaluate.run import VersionScore, cut_off, named
+from distrl.evaluate.run import SKEW_MS, VersionScore, begins_at, cut_off, named
 from distrl.types import PROMPTED, Evaluation, Split
 
 from .world import evaluation, task, trajectory, version
@@ -110,3 +110,12 @@ def test_a_stopped_evaluation_says_how_many_tasks_are_left() -> None:
     left = "; 119 tasks have no record yet, and the same command plays them"
     assert str(VersionScore(12, Split.TEST, score, 119)) == f"version 12, test: {score}{left}"
     assert str(VersionScore(12, Split.TEST, score)) == f"version 12, test: {score}"
+
+
+def test_evaluations_of_a_copied_run_are_looked_for_before_the_copy_of_its_version() -> None:
+    """Where copying adapters takes longer than clocks may differ, evaluations are further back than the record says."""
+    made = replace(version(3, 7), published_at=2 * SKEW_MS)
+    assert begins_at(made, 9 * SKEW_MS) == SKEW_MS
+    assert begins_at(made, made.published_at + 50) == SKEW_MS
+    assert begins_at(replace(made, published_at=5 * SKEW_MS), 2 * SKEW_MS) == SKEW_MS, "a learner's clock may be ahead"
+    assert begins_at(made, None) == begins_at(replace(made, published_at=1), 5 * SKEW_MS) == 0

@@ -83,7 +83,7 @@ def evaluate_version(
     model.
     """
     policy_id = PolicyId(version.version, version.adapter.sha256)
-    since = max(0, (written_at(config, version.version) or 0) - SKEW_MS)
+    since = begins_at(version, written_at(config, version.version))
     known = known_of(config, policy_id, split, since)
     left = [task for task in tasks if task.task_id not in known]
     log.info(
@@ -99,6 +99,12 @@ def evaluate_version(
         play_and_publish(config, store, policy_id, left, play, stop, suffix=suffix)
         known = known_of(config, policy_id, split, since)  # read again: another evaluator may have been first
     return [known[task.task_id] for task in tasks if task.task_id in known]
+
+
+def begins_at(version: Version, written: int | None) -> int:
+    """The time (ms since the epoch) from which on the log may have evaluations of `version`. written: when its record
+    was, by its broker; in a copy of a run that may be long after its evaluations, which are copied before it."""
+    return max(0, min(written or 0, version.published_at) - SKEW_MS)
 
 
 def evaluate_versions(

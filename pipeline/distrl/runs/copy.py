@@ -36,14 +36,13 @@ ORDER = (
     ("demonstrations", True),
     (LOG, True),
     ("tasks", True),
+    ("evaluations", False),
     ("trajectories.dlq", False),
     ("figures", False),
     ("versions", False),
-    ("evaluations", False),
     ("updates", False),
 )
-"""Topics in the order of copying, and whether others refer to their records by offset. Evaluations come after the
-versions: an evaluator looks for those of a version from the time of its record on. Heartbeats are of the moment;
+"""Topics in the order of copying, and whether others refer to their records by offset. Heartbeats are of the moment;
 snapshots and draws follow from the others, snapshots under the offsets that these have there."""
 YOUNG = ("figures",)
 """Topics that a run of earlier software may lack."""

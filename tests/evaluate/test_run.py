@@ -107,7 +107,7 @@ def test_where_no_outcome_is_known_no_score_is_reported_and_what_has_none_is() -
 
 def test_a_stopped_evaluation_says_how_many_tasks_are_left() -> None:
     score = SuccessRate(9, 9)
-    left = "; 119 tasks have no record yet, and the same command plays them"
+    left = "; 119 tasks have no record yet"
     assert str(VersionScore(12, Split.TEST, score, 119)) == f"version 12, test: {score}{left}"
     assert str(VersionScore(12, Split.TEST, score)) == f"version 12, test: {score}"
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import multiprocessing
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -16,12 +18,12 @@ import psutil
 import pytest
 from distrl.errors import ConfigError
 from distrl.experiment.catalogue import EXPERIMENTS, experiment_of
-from distrl.experiment.cells import FOLDER, kept_of_other_code
+from distrl.experiment.cells import FOLDER, TEMPORARY, persisted_by_other_code
 from distrl.experiment.plan import Cell, seeds_of
 from distrl.experiment.run import FILES
 from distrl.experiment.spent import FILE as COST
 from distrl.experiment.spent import FOLDER as SPENT
-from distrl.experiment.spent import Spent, by_other_code, note
+from distrl.experiment.spent import UNKNOWN, Spent, by_other_code, note
 
 from . import small
 
@@ -59,18 +61,24 @@ def test_the_files_hold_every_arm_and_seed(whole: Path) -> None:
 
 
 def test_after_a_kill_the_same_command_goes_on_and_ends_with_the_same_bytes(whole: Path, tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, small.__file__, str(tmp_path)])
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    process = subprocess.Popen([sys.executable, small.__file__, str(tmp_path)], env=environment)
     try:
         deadline = time.monotonic() + LONGEST_S
         while not (done := sorted((tmp_path / FOLDER).glob("*.json"))):
             assert process.poll() is None, "it ended before it was killed"
             assert time.monotonic() < deadline
             time.sleep(0.01)
+        (own,) = temporary.glob(f"{TEMPORARY}*")
+        (own / "a version").write_bytes(b"weights")
         children = psutil.Process(process.pid).children(recursive=True)
     finally:
         process.kill()
         process.wait()
     assert psutil.wait_procs(children, timeout=30)[1] == [], "a process of the pool outlives its parent"
+    assert list(temporary.glob(f"{TEMPORARY}*")) == []
     before = {path: path.stat().st_mtime_ns for path in done}
     assert len(before) < 4
     assert not (tmp_path / "report.json").exists()
@@ -100,10 +108,13 @@ def test_an_interrupted_experiment_leaves_no_process_and_no_temporary_file(
 ) -> None:
     """Ctrl-C reaches the parent alone where it is sent by `kill`."""
     temporary = tmp_path_factory.mktemp("temporary")
-    monkeypatch.setenv("TMPDIR", str(temporary))  # of the processes of the pool
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     before = set(psutil.Process().children(recursive=True))
 
     def interrupt(cell: Cell) -> None:
+        (own,) = temporary.glob(f"{TEMPORARY}*")
+        (own / "adapters").mkdir()
+        (own / "adapters" / "a version").write_bytes(b"weights")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -145,9 +156,11 @@ def test_what_other_code_has_made_is_said_and_taken(whole: Path, tmp_path: Path)
     for cell, code in zip(cells, ("abc", "abc", "def", "def-dirty"), strict=True):
         note(tmp_path, cell.file, Spent(1.0, code))
     assert by_other_code(tmp_path, [cell.file for cell in cells], "def") == {"abc": 2, "def-dirty": 1}
-    assert kept_of_other_code(cells, tmp_path) == {"abc": 2, "def": 1, "def-dirty": 1}
+    assert persisted_by_other_code(cells, tmp_path) == {"abc": 2, "def": 1, "def-dirty": 1}
     (tmp_path / FOLDER / cells[0].file).unlink()
-    assert kept_of_other_code(cells, tmp_path)["abc"] == 1, "what is computed anew is not kept"
+    assert persisted_by_other_code(cells, tmp_path)["abc"] == 1, "what is computed anew is not named"
+    (tmp_path / SPENT / cells[1].file).unlink()
+    assert persisted_by_other_code(cells, tmp_path) == {"def": 1, "def-dirty": 1, UNKNOWN: 1}
 
 
 def test_every_experiment_has_arms_with_settings_that_are_taken() -> None:

@@ -16,7 +16,7 @@ def test_the_interval_of_a_mean_holds_it_and_lies_within_the_seeds() -> None:
     assert found == summary([50.0, 56.0, 47.0])
 
 
-def test_one_seed_has_no_width_and_none_is_refused() -> None:
+def test_one_seed_has_no_interval_and_none_is_refused() -> None:
     assert summary([3.0]) == Summary(1, 3.0, None, None)
     with pytest.raises(ValueError, match="no seeds"):
         summary([])

@@ -70,17 +70,18 @@ def experiment(
         for each in EXPERIMENTS.values():
             console.print(f"{each.name:15} {each.title}", markup=False, highlight=False, soft_wrap=True)
         return
-    from distrl.experiment.cells import kept_of_other_code
+    from distrl.experiment.cells import persisted_by_other_code
     from distrl.experiment.run import FILES, run_experiment
-    from distrl.experiment.spent import code_version
+    from distrl.experiment.spent import DIRTY, code_version
 
     asked, numbers = experiment_of(name), seeds_of(seeds)
     folder = out or Path("out/experiments") / f"{name}-{preset.value}"
     cells = asked.cells(preset.value, numbers, base_model)
-    for code, parts in kept_of_other_code(cells, folder).items():
+    for code, parts in persisted_by_other_code(cells, folder).items():
+        why = "whose files may have been others" if code.endswith(DIRTY) else f"this is {code_version()}"
         _warn(
-            f"{parts} cells and warm-ups in {folder} were made by code {code}, this is {code_version()}; they are "
-            "taken as they are: name another --out to compute all of them by this code"
+            f"{parts} cells and warm-ups in {folder} were made by code {code}, {why}; they are taken as they are: "
+            "name another --out to compute all of them by this code"
         )
     with Progress(*COLUMNS, console=console) as progress:
         bar = progress.add_task("", total=len(cells))

@@ -130,6 +130,8 @@ def evaluate(
     count = most or settings.evaluate.episodes
     for score in evaluate_versions(settings, versions, split or Split.TEST, count, stop):
         console.print(str(score), markup=False, soft_wrap=True)
+    if stop.is_set():
+        console.print("it was stopped; the same command plays what is left", markup=False, soft_wrap=True)
 
 
 def demonstrate(

@@ -26,6 +26,8 @@ from distrl.types import Split
 
 OWNER = "distrl demo"
 """Owner of the servers that a demo starts and stops. Those that `distrl up` has started stay."""
+SAVE_S = 5.0
+"""How often it is saved how long a demo has trained: one that is killed has trained, too."""
 
 
 def run_demo(config: Config, minutes: float, out: Path, started: float, console: Console) -> Path:
@@ -57,20 +59,26 @@ def _train(
         console.print(f"this run has already trained for {progress.train_seconds:.0f} s: raise MINUTES= to train more")
         return
 
-    def spend() -> float:
-        """Seconds that are left. What is spent is saved each time: a demo that is killed has trained, too."""
-        spent = time.monotonic() - began
-        replace(progress, train_seconds=progress.train_seconds + spent).save(file)
-        return max(0.0, left - spent)
+    saved = began
+
+    def save() -> None:
+        nonlocal saved
+        saved = time.monotonic()
+        replace(progress, train_seconds=progress.train_seconds + saved - began).save(file)
+
+    def seconds_left() -> float:
+        if time.monotonic() - saved >= SAVE_S:
+            save()
+        return max(0.0, left - (time.monotonic() - began))
 
     evaluation = max(0, len(settings.devices.addresses) - settings.phones.count)
     placement = place(settings, own=True, workers=WORKERS, evaluation=evaluation)
     start_all(roles, placement)
     try:
         footer = "Ctrl-C stops, `make demo` continues"
-        watch(settings, roles, console, spend, footer)
+        watch(settings, roles, console, seconds_left, footer)
     finally:
-        spend()
+        save()
     console.print("training time is over")
     stop_in_order(roles, placement, console)
 

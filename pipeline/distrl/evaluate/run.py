@@ -63,7 +63,7 @@ class VersionScore:
 
     def __str__(self) -> str:
         return f"version {self.version}, {self.split.value}: {self.score}" + (
-            f"; {self.left} tasks have no record yet, and the same command plays them" if self.left else ""
+            f"; {self.left} tasks have no record yet" if self.left else ""
         )
 
 

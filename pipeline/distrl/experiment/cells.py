@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing.synchronize import Event
-from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +31,7 @@ FOLDER: Final = "cells"
 WATCH_S: Final = 0.5
 """How often a process of the pool looks whether its parent is alive."""
 TEMPORARY: Final = "distrl-experiment-"
-"""How the names of the temporary folders of such processes begin."""
+"""How the name of the temporary folder of an experiment's processes begins."""
 
 OnCell = Callable[[Cell], None]
 
@@ -46,8 +45,8 @@ def persisted(cell: Cell, out: Path) -> CellResult | None:
         return None
 
 
-def kept_of_other_code(cells: Sequence[Cell], out: Path) -> dict[str, int]:
-    """How many of the cells and warm-ups that are persisted, and so not computed again, other code has made, by code
+def persisted_by_other_code(cells: Sequence[Cell], out: Path) -> dict[str, int]:
+    """How many of the persisted cells and warm-ups, which are not computed again, other code has made, by code
     (`by_other_code`)."""
     there = [cell.file for cell in cells if persisted(cell, out) is not None]
     warmups = {file for cell in cells if shared(cell) and (file := adapter_file(cell, out)).exists()}
@@ -70,7 +69,10 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
     if missing:
         spawn = multiprocessing.get_context("spawn")
         stop = spawn.Event()
-        with ProcessPoolExecutor(processes or _cores(), spawn, _end_with_parent, (stop,)) as pool:
+        with (
+            tempfile.TemporaryDirectory(prefix=TEMPORARY) as temporary,
+            ProcessPoolExecutor(processes or _cores(), spawn, _end_with_parent, (stop, temporary)) as pool,
+        ):
             try:
                 warmed = _warmed(missing, out, pool, code)
                 coming: dict[Future[tuple[CellResult, float]], Cell] = {
@@ -130,18 +132,21 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _end_with_parent(stop: Event) -> None:
-    """In a process of the pool: ends it in the middle of a cell once `stop` is set or its parent was killed. What it
-    had in temporary files, such as every version of a learning arm, goes with it."""
+def _end_with_parent(stop: Event, temporary: str) -> None:
+    """In a process of the pool: ends it in the middle of a cell once `stop` is set or its parent was killed.
+
+    temporary: the folder for its temporary files, such as every version of a learning arm. The parent removes it; where
+    it was killed, those that it leaves do.
+    """
     parent = multiprocessing.parent_process()
     assert parent is not None
-    tempfile.tempdir = tempfile.mkdtemp(prefix=TEMPORARY)
-    remove = Finalize(None, shutil.rmtree, (tempfile.tempdir,), {"ignore_errors": True}, exitpriority=0)
+    tempfile.tempdir = temporary
 
     def watch() -> None:
         while not stop.wait(WATCH_S) and parent.is_alive():
             pass
-        remove()
+        if not parent.is_alive():
+            shutil.rmtree(temporary, ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -21,6 +21,7 @@ FOLDER: Final = "spent"
 FILE: Final = "cost.json"
 DIRTY: Final = "-dirty"
 """Ends the name of a commit from which files differ."""
+UNKNOWN: Final = "that nobody noted"
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -72,9 +73,10 @@ def write_total(out: Path, names: Sequence[str]) -> None:
 
 
 def by_other_code(out: Path, names: Sequence[str], code: str) -> dict[str, int]:
-    """How many of the parts with these file names were made by other code than `code`, by that code; of files that
-    differ from their commit nobody knows whether they are the same."""
-    found = [each.code for name in names if (each := _noted(out / FOLDER / name)) is not None]
+    """How many of the parts with these file names were made by other code than `code`, by that code. Files that differ
+    from their commit may be others than those of today; of a part that no file says anything of, it is UNKNOWN."""
+    noted = [_noted(out / FOLDER / name) for name in names]
+    found = [UNKNOWN if each is None else each.code for each in noted]
     return dict(sorted(Counter(each for each in found if each != code or each.endswith(DIRTY)).items()))
 
 

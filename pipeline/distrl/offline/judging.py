@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 AT_ONCE = 8
 """Concurrent questions."""
 REFUSED = 2 * AT_ONCE
-"""So many refused questions, and none that was answered, are the fault of all questions."""
+"""So many refused questions, and none with a verdict, are the fault of all questions."""
 
 Ask = Callable[[Question], Verdict]
 
@@ -48,7 +48,7 @@ def judged(
     None where there is no verdict.
 
     A question that the endpoint refuses by itself, as for its content or length, is UNKNOWN. Raises ChatError where it
-    refuses all of them, or the first REFUSED; the others are not asked then.
+    has refused REFUSED of them, or all that there are, and none has a verdict; the others are not asked then.
     """
     given_up, answered = threading.Event(), threading.Event()
     refused: list[QuestionRefusedError] = []
@@ -62,7 +62,8 @@ def judged(
                 raise
             log.warning("no verdict: %s", error)
             return Verdict(Outcome.UNKNOWN, "the endpoint refuses this question")
-        answered.set()
+        if verdict.outcome is not Outcome.UNKNOWN:
+            answered.set()
         return verdict
 
     def one(logged: LoggedTrajectory) -> Judged | None:

@@ -224,8 +224,8 @@ def test_a_version_of_which_no_outcome_is_known_has_no_success_and_no_point_on_t
         ]
 
     page_of(tmp_path, evaluations=validated(Outcome.INTERRUPTED))
-    told = json.loads((tmp_path / "report.json").read_text())
-    assert [(point["success"], point["episodes"]) for point in told["success_curve"]] == [(1.0, 4), (None, 0)]
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert [(point["success"], point["episodes"]) for point in report["success_curve"]] == [(1.0, 4), (None, 0)]
     known, unknown = CurvePoint(0, 0, 0.0, SuccessRate(4, 2)), CurvePoint(1, 40, 9.0, SuccessRate(0, 0, 4))
     drawn = [figures.curve(points, lambda point: point.seconds, "s") for points in ([known, unknown], [known])]
     assert drawn[0] == drawn[1]

@@ -36,6 +36,11 @@ class SuccessRate:
         return self.successes / self.episodes if self.episodes else 0.0
 
     @property
+    def known(self) -> float | None:
+        """Success; None where no outcome is known."""
+        return self.success if self.episodes else None
+
+    @property
     def interval(self) -> tuple[float, float]:
         return wilson(self.successes, self.episodes)
 

@@ -118,5 +118,4 @@ def _attempts(data: RunData) -> Iterator[Trajectory]:
 
 
 def success_of(side: tuple[int, list[Trajectory]] | None) -> float | None:
-    scored = curves.score(side[1]) if side else None
-    return scored.success if scored and scored.episodes else None
+    return curves.score(side[1]).known if side else None

@@ -70,7 +70,7 @@ def as_json(scores: Scores, agents: Mapping[str, str]) -> list[dict[str, Any]]:
             "policy": name_of(policy_id, agents),
             "version": policy_id.version,
             "version_sha256": policy_id.sha256,
-            "success": each.success if each.episodes else None,
+            "success": each.known,
             "low": each.interval[0],
             "high": each.interval[1],
             "episodes": each.episodes,

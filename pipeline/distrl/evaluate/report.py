@@ -87,7 +87,7 @@ def summary(data: RunData, facts: Facts) -> dict[str, Any]:
                 "version": point.version,
                 "trajectories": point.trajectories,
                 "seconds": round(point.seconds, 3),
-                "success": point.score.success if point.score.episodes else None,
+                "success": point.score.known,
                 "low": point.score.interval[0],
                 "high": point.score.interval[1],
                 "episodes": point.score.episodes,

@@ -1,16 +1,13 @@
-"""How long a demo run has trained so far: its only state that is not in the log.
-
-Written to a temporary file and renamed, so that a kill leaves the old numbers.
-"""
+"""How long a demo run has trained so far: its only state that is not in the log. A kill leaves the old numbers."""
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from distrl.errors import ConfigError
+from distrl.offline.files import make_folder, write
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +19,9 @@ class DemoProgress:
     train_seconds: float = 0.0
 
     def save(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(".new")
-        with fresh.open("w") as file:
-            file.write(json.dumps(asdict(self)))
-            file.flush()
-            os.fsync(file.fileno())  # else a power cut may leave an empty file under the name
-        os.replace(fresh, path)
+        """Raises ConfigError where it cannot be written."""
+        make_folder(path.parent)
+        write(path, json.dumps(asdict(self)).encode())
 
     @classmethod
     def load(cls, path: Path) -> DemoProgress:

@@ -19,7 +19,10 @@ def write(path: Path, data: bytes) -> None:
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
         try:
-            fresh.write_bytes(data)
+            with fresh.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())  # else a power cut may leave an empty file under the name
             os.replace(fresh, path)
         except BaseException:
             with suppress(OSError):

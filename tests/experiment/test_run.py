@@ -23,7 +23,7 @@ from distrl.experiment.plan import Cell, seeds_of
 from distrl.experiment.run import FILES
 from distrl.experiment.spent import FILE as COST
 from distrl.experiment.spent import FOLDER as SPENT
-from distrl.experiment.spent import UNKNOWN, Spent, by_other_code, note
+from distrl.experiment.spent import UNKNOWN, Spent, by_other_code, code_version, note
 
 from . import small
 
@@ -156,11 +156,11 @@ def test_what_other_code_has_made_is_said_and_taken(whole: Path, tmp_path: Path)
     for cell, code in zip(cells, ("abc", "abc", "def", "def-dirty"), strict=True):
         note(tmp_path, cell.file, Spent(1.0, code))
     assert by_other_code(tmp_path, [cell.file for cell in cells], "def") == {"abc": 2, "def-dirty": 1}
-    assert persisted_by_other_code(cells, tmp_path) == {"abc": 2, "def": 1, "def-dirty": 1}
+    assert persisted_by_other_code(cells, tmp_path, code_version()) == {"abc": 2, "def": 1, "def-dirty": 1}
     (tmp_path / FOLDER / cells[0].file).unlink()
-    assert persisted_by_other_code(cells, tmp_path)["abc"] == 1, "what is computed anew is not named"
+    assert persisted_by_other_code(cells, tmp_path, code_version())["abc"] == 1, "what is computed anew is not named"
     (tmp_path / SPENT / cells[1].file).unlink()
-    assert persisted_by_other_code(cells, tmp_path) == {"def": 1, "def-dirty": 1, UNKNOWN: 1}
+    assert persisted_by_other_code(cells, tmp_path, code_version()) == {"def": 1, "def-dirty": 1, UNKNOWN: 1}
 
 
 def test_every_experiment_has_arms_with_settings_that_are_taken() -> None:

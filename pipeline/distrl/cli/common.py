@@ -237,6 +237,11 @@ def stopped_how(interrupt: KeyboardInterrupt) -> None:
     )
 
 
+def note(text: str, style: str = "") -> None:
+    """Print to standard error, as it is: what is not the command's result."""
+    Console(stderr=True, highlight=False, emoji=False).print(text, style=style, markup=False, soft_wrap=True)
+
+
 def ended_as_interrupted() -> None:
     """Make SIGTERM and a closed terminal raise KeyboardInterrupt like Ctrl-C: this process has children to stop, or
     half-written files to remove.

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from distrl.cli.common import console, row, table
+from distrl.cli.common import console, note, row, table
 
 if TYPE_CHECKING:
     from distrl.experiment.plan import Cell
@@ -77,11 +76,13 @@ def experiment(
     asked, numbers = experiment_of(name), seeds_of(seeds)
     folder = out or Path("out/experiments") / f"{name}-{preset.value}"
     cells = asked.cells(preset.value, numbers, base_model)
-    for code, parts in persisted_by_other_code(cells, folder).items():
-        why = "whose files may have been others" if code.endswith(DIRTY) else f"this is {code_version()}"
-        _warn(
+    own = code_version()
+    for code, parts in persisted_by_other_code(cells, folder, own).items():
+        why = "whose files may have been others" if code.endswith(DIRTY) else f"this is {own}"
+        note(
             f"{parts} cells and warm-ups in {folder} were made by code {code}, {why}; they are taken as they are: "
-            "name another --out to compute all of them by this code"
+            "name another --out to compute all of them by this code",
+            "yellow",
         )
     with Progress(*COLUMNS, console=console) as progress:
         bar = progress.add_task("", total=len(cells))
@@ -92,10 +93,6 @@ def experiment(
         report = run_experiment(asked, preset.value, numbers, folder, on_cell, base_model=base_model)
     _show(report)
     console.print(f"report: {folder / FILES[-1]}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _warn(text: str) -> None:
-    Console(stderr=True, highlight=False, emoji=False).print(text, style="yellow", markup=False, soft_wrap=True)
 
 
 def _show(report: Report) -> None:

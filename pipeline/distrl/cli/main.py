@@ -7,7 +7,6 @@ import os
 import sys
 
 import typer
-from rich.console import Console
 
 from distrl.cli import (
     ablate,
@@ -40,6 +39,7 @@ from distrl.cli import (
     train,
     view,
 )
+from distrl.cli.common import note
 from distrl.errors import DistrlError
 from distrl.policy.hub import offline_by_default
 from distrl.telemetry import logs
@@ -100,14 +100,10 @@ def main() -> None:
         if logs.configured_as_json():
             log.critical("%s", error)
         else:
-            _print(error)
+            note(str(error), "red")
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def _print(error: DistrlError) -> None:
-    Console(stderr=True, highlight=False, emoji=False).print(str(error), style="red", markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

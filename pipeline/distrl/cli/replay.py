@@ -22,6 +22,7 @@ from distrl.cli.common import (
     connected,
     console,
     ended_as_interrupted,
+    note,
     print_line,
     row,
     table,
@@ -154,16 +155,16 @@ def _read_out(
                 _print(item, as_json)
         for export in exports:
             made = export.finish()
-            _note(
+            note(
                 f"{export.file}: {made['records']} records, {made['rows']} rows, {made['bytes']} bytes, "
                 f"sha256 {made['sha256']}; {export.manifest.name} beside it"
             )
         for folder in folders:
-            _note(folder.finish())
+            note(folder.finish())
     if not found:
-        _note("no record in the range")
+        note("no record in the range")
     if unreadable:
-        _note(f"{unreadable} records could not be decoded", style="yellow")
+        note(f"{unreadable} records could not be decoded", style="yellow")
 
 
 def _shown(items: Iterator[Item], topic_range: TopicRange, lines: bool) -> Iterator[Item]:
@@ -215,8 +216,3 @@ def _refuse_same_place(files: list[Path], folders: list[Path]) -> None:
         raise typer.BadParameter(
             "name no file or folder inside another", param_hint="--avro, --parquet, --dataset, --atif"
         )
-
-
-def _note(text: str, style: str = "") -> None:
-    """Print to standard error: standard output is for records only."""
-    Console(stderr=True, highlight=False, emoji=False).print(text, style=style, markup=False, soft_wrap=True)

@@ -45,12 +45,12 @@ def persisted(cell: Cell, out: Path) -> CellResult | None:
         return None
 
 
-def persisted_by_other_code(cells: Sequence[Cell], out: Path) -> dict[str, int]:
-    """How many of the persisted cells and warm-ups, which are not computed again, other code has made, by code
-    (`by_other_code`)."""
+def persisted_by_other_code(cells: Sequence[Cell], out: Path, code: str) -> dict[str, int]:
+    """How many of the persisted cells and warm-ups, which are not computed again, other code than `code` has made, by
+    code (`by_other_code`)."""
     there = [cell.file for cell in cells if persisted(cell, out) is not None]
     warmups = {file for cell in cells if shared(cell) and (file := adapter_file(cell, out)).exists()}
-    return by_other_code(out, [*there, *map(_warmup_note, warmups)], code_version())
+    return by_other_code(out, [*there, *map(_warmup_note, warmups)], code)
 
 
 def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | None = None) -> list[CellResult]:

@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from statistics import NormalDist
 from types import MappingProxyType
 from typing import Any, Final
@@ -34,12 +35,16 @@ class Latency:
 
     @property
     def median_s(self) -> float:
-        """The mean over that of min(most, exp(σ z)), z normal, which the cut makes smaller than exp(σ² / 2)."""
-        if self.sigma == 0:
-            return self.mean_s
-        cut = math.log(self.most) / self.sigma
-        below, beyond = NORMAL.cdf(cut - self.sigma), NORMAL.cdf(-cut)
-        return self.mean_s / (math.exp(self.sigma**2 / 2) * below + self.most * beyond)
+        return self.mean_s / _mean_of_cut(self.sigma, self.most)
+
+
+@cache
+def _mean_of_cut(sigma: float, most: float) -> float:
+    """E[min(most, exp(σ z))], z normal, which the cut makes smaller than exp(σ² / 2)."""
+    if sigma == 0:
+        return 1.0
+    cut = math.log(most) / sigma
+    return math.exp(sigma**2 / 2) * NORMAL.cdf(cut - sigma) + most * NORMAL.cdf(-cut)
 
 
 @dataclass(frozen=True, slots=True)

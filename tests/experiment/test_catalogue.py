@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,10 @@ def flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in content.items():
         found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
     return found
+
+
+def test_a_full_curve_has_a_point_every_thousand_virtual_seconds_and_a_cell_of_other_points_is_another() -> None:
+    experiment = EXPERIMENTS["learning-curves"]
+    first = experiment.cells("full", (0,))[0]
+    assert first.until / first.arm.points <= 1000
+    assert replace(first, arm=replace(first.arm, points=6)).fingerprint != first.fingerprint

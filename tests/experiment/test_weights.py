@@ -11,7 +11,7 @@ from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.experiment.base_models import grounded
 from distrl.experiment.cells import results
-from distrl.experiment.compute import CURVE, compute
+from distrl.experiment.compute import compute
 from distrl.experiment.costs import PAPER, Draws
 from distrl.experiment.deciding import PolicyBatches
 from distrl.experiment.figure import draw
@@ -129,7 +129,7 @@ def test_an_arm_that_learns_has_a_curve_and_both_ends(tmp_path: Path) -> None:
     *trained, base = to_dict(report)["arms"]
     for each in trained:
         (curve,) = each["curve"]
-        assert [at for at, _, _ in curve] == [700.0 * point / CURVE for point in range(CURVE + 1)]
+        assert [at for at, _, _ in curve] == [700.0 * point / 6 for point in range(7)]
         learned = [trajectories for _, trajectories, _ in curve]
         assert learned == sorted(learned)
         assert learned[0] == 0 < learned[-1] <= each["figures"]["trajectories"]["mean"]

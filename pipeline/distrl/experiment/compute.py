@@ -24,8 +24,6 @@ from distrl.policy.sampling import Sampling
 from distrl.store.directory import DirectoryStore
 from distrl.types import ObjectRef, Version
 
-CURVE: Final = 6
-"""Points of a learning curve after version 0."""
 NOT_KEPT: Final = ObjectRef("screenshots/not-drawn", "0" * 64, 0)
 
 CellResult = dict[str, Any]
@@ -86,8 +84,8 @@ def _learning(cell: Cell, warmed: Path | None) -> CellResult:
 def _curve(cell: Cell, config: Config, versions: Sequence[Version], episodes: Episodes) -> list[CurvePoint]:
     """On the tasks of the arm's curve."""
     curve = []
-    for point in range(CURVE + 1):
-        at = cell.until * point / CURVE
+    for point in range(cell.arm.points + 1):
+        at = cell.until * point / cell.arm.points
         newest = [version for version in versions if version.published_at <= at * 1000][-1]
         folded = (newest.update + 1 - config.warmup.updates) * config.learner.trajectories_per_update
         found = episodes.of(newest, Play("curve", split=cell.arm.curve))

@@ -64,6 +64,8 @@ class Arm:
     """Whether the policy acts and updates compute; else a script acts, and they take their time alone."""
     curve: Split = Split.VALIDATION
     """Where it learns: the tasks that its versions play over time."""
+    points: int = 6
+    """How often they do, in equal parts of the time after version 0."""
     held_out: Play = HELD_OUT
     """What its first and its last version play; arms of a group are compared by it, task by task."""
     plays: tuple[Play, ...] = ()
@@ -120,7 +122,7 @@ class Cell:
     def _learning(self) -> list[Any]:
         arm = self.arm
         plays = [asdict(play) for play in (arm.held_out, *arm.plays)]
-        return [arm.curve.value, plays, arm.recurrent, base_sha256(self.config.policy)]
+        return [arm.curve.value, arm.points, plays, arm.recurrent, base_sha256(self.config.policy)]
 
     @property
     def file(self) -> str:

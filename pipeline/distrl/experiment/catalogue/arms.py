@@ -21,6 +21,8 @@ BASE: Final = "base model"
 BASE_S: Final = 1.0
 """Virtual seconds of that arm: version 0 is published, and no episode ends."""
 PHONES: Final = 32
+POINTS: Final[Mapping[Preset, int]] = MappingProxyType({"quick": 6, "full": 24})
+"""Of the curve of an arm on the suite `home`; in `full` so many that they show when something was learned."""
 
 
 def episodes(preset: Preset, held_out: int, validation: int) -> tuple[str, ...]:
@@ -35,7 +37,8 @@ def learners(
     """Arms on the suite `home`. ways: name of an arm -> the settings in which it differs from A-RIDE as shipped."""
     costs = PAPER.with_tail(TAILS["plain"])
     common = ("algorithm.minibatches=32", *(("evaluate.episodes=96",) if preset == "quick" else ()))
-    return [Arm(name, PHONES, costs, (*common, *sets), "home", True, curve) for name, sets in ways.items()]
+    points = POINTS[preset]
+    return [Arm(name, PHONES, costs, (*common, *sets), "home", True, curve, points) for name, sets in ways.items()]
 
 
 def until(quick: float, full: float) -> Mapping[Preset, float]:

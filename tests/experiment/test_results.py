@@ -45,8 +45,21 @@ def test_a_page_has_command_code_cost_and_the_papers_numbers_beside_ours(tmp_pat
     assert all("not run: `distrl appagent evaluate" in line for line in rows)
     for line in page.splitlines():
         if line.startswith("| general/"):
-            assert line.count(" | ") in (9, 5), "every row has its columns"
+            assert line.count(" | ") in (10, 5), "every row has its columns"
     assert page.index("## methods") < page.index("## drift")
+
+
+def test_when_an_arm_was_near_the_best_is_a_column_that_reports_of_before_leave_open(tmp_path: Path) -> None:
+    made = folder(tmp_path / "r2d3", "r2d3")
+    content = json.loads((made / "report.json").read_text())
+    column = [line.split(" | ")[-3] for line in results_page([made]).splitlines() if line.startswith("| r2d3 |")]
+    there = content["arms"][0]["reached"]
+    assert column[0] == f"{there['at_s'] / 3600:.2f} ({there['low_s'] / 3600:.2f} to {there['high_s'] / 3600:.2f})"
+    for arm in content["arms"]:
+        del arm["reached"]
+    (made / "report.json").write_text(json.dumps(content))
+    assert "| hours to 80 % of the best |" in results_page([made])
+    assert any(line.split(" | ")[-3] == "–" for line in results_page([made]).splitlines() if line.startswith("| r2d3"))
 
 
 def test_the_command_prints_the_page(tmp_path: Path) -> None:
@@ -78,8 +91,8 @@ def test_one_seed_has_no_intervals_over_seeds(tmp_path: Path) -> None:
     assert "inf" not in tables
     (tmp_path / "report.json").write_text(json.dumps(to_dict(report), allow_nan=False))
     rows = [line for line in results_page([tmp_path]).splitlines() if line.startswith("| ")]
-    assert sum(" to " in row for row in rows) == len(report.comparisons), "only the differences over tasks"
-    assert all(row.count(" to ") <= 1 for row in rows)
+    assert sum(") |" in row for row in rows) == len(report.comparisons), "only the differences over tasks"
+    assert all(row.count(") |") <= 1 for row in rows)
 
 
 def test_text_of_a_report_ends_no_cell_of_a_table(tmp_path: Path) -> None:

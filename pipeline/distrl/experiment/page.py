@@ -10,6 +10,7 @@ from typing import Final
 from distrl.evaluate.markup import document, png_uri
 from distrl.evaluate.page import STYLE
 from distrl.experiment.plan import MODES
+from distrl.experiment.reached import SHARE
 from distrl.experiment.reliable import Estimate
 from distrl.experiment.report import ArmResult, Comparison, Report
 from distrl.experiment.statistics import Difference, Summary
@@ -30,10 +31,18 @@ COLUMNS: Final = {
 }
 """Figure -> its column's head and its decimals; another is a share, under its own name. Intervals of all are in
 report.json."""
+LEARNED: Final = (f"hours to {SHARE * 100:.0f} % of the best", "interquartile mean", "tasks that flip")
+"""Heads of the columns that only arms which learn have."""
 
 
 def column_of(figure: str) -> tuple[str, int]:
     return COLUMNS.get(figure, (figure, 3))
+
+
+def until_reached(at_s: float | None, low_s: float | None, high_s: float | None) -> str:
+    """Until something was reached, with the interval; None where it was not, and of both bounds where there is none."""
+    at, low, high = ("not reached" if each is None else f"{each / 3600:.2f}" for each in (at_s, low_s, high_s))
+    return at if low_s is None else f"{at} ({low} to {high})"
 
 
 def html_page(report: Report, png: bytes) -> str:
@@ -59,8 +68,8 @@ def arm_table(report: Report) -> tuple[list[str], list[list[str]]]:
     shown = report.experiment.shown
     head = ["arm", *(column_of(name)[0] for name in shown)]
     if report.learns:
-        head += ["interquartile mean", "tasks that flip"]
-    return head, [_row(each, shown, report.experiment.compared) for each in report.arms]
+        head += LEARNED
+    return head, [_row(report, each, shown) for each in report.arms]
 
 
 def comparison_table(report: Report) -> tuple[list[str], list[list[str]]]:
@@ -81,14 +90,19 @@ def _held_out_note(report: Report) -> str:
     if not report.learns:
         return ""
     return (
-        "The interquartile mean is that of held-out success by family and seed, with its stratified bootstrap. A task "
-        "flips where one seed does it and another does not: the mean over pairs of seeds. An arm is better or worse "
-        "than another where the intervals of their difference over the seeds and over the tasks both say so."
+        "The best is the highest success with which the curve of an arm of its group ends, as the mean of the seeds; "
+        "an arm has reached a share of it where its own mean is there for the first time. The interquartile mean is "
+        "that of held-out success by family and seed, with its stratified bootstrap. A task flips where one seed does "
+        "it and another does not: the mean over pairs of seeds. An arm is better or worse than another where the "
+        "intervals of their difference over the seeds and over the tasks both say so."
     )
 
 
-def _row(each: ArmResult, names: Iterable[str], compared: str) -> list[str]:
+def _row(report: Report, each: ArmResult, names: Iterable[str]) -> list[str]:
+    compared = report.experiment.compared
     cells = [_shown(each.summary(name), column_of(name)[1], interval=name == compared) for name in names]
+    if (there := report.reached(each)) is not None:
+        cells.append(until_reached(there.at_s, there.low_s, there.high_s))
     if (held_out := each.held_out) is not None:
         flipped = held_out.flipped
         cells += [_estimated(held_out.interquartile), "–" if flipped is None else f"{flipped:.3f}"]

@@ -15,6 +15,7 @@ from typing import Any
 from distrl.experiment.compute import CellResult
 from distrl.experiment.held_out import HeldOut, held_out_of
 from distrl.experiment.plan import Arm, Cell, Experiment, Preset
+from distrl.experiment.reached import Curves, Reached, goal, reached
 from distrl.experiment.reliable import Estimate, improvement_estimate
 from distrl.experiment.statistics import (
     Difference,
@@ -51,6 +52,11 @@ class ArmResult:
     @property
     def figures(self) -> list[str]:
         return list(self.results[0]["figures"])
+
+    @property
+    def curves(self) -> Curves:
+        """Of every seed; of one that does not learn without points."""
+        return [result["curve"] for result in self.results]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +111,13 @@ class Report:
             _compared(one, other, figure) for one, other in self._pairs() if one.values(figure) and other.values(figure)
         ]
 
+    def reached(self, each: ArmResult) -> Reached | None:
+        """How soon an arm is near the best one of its group; None where it does not learn."""
+        if not each.arm.learns:
+            return None
+        group = [one.curves for one in self.arms if one.arm.group == each.arm.group and one.arm.learns]
+        return reached(each.curves, goal(group))
+
     def _pairs(self) -> Iterator[tuple[ArmResult, ArmResult]]:
         """The arms that are compared, each with the other."""
         groups = {each.arm.group: [one for one in self.arms if one.arm.group == each.arm.group] for each in self.arms}
@@ -136,7 +149,7 @@ def to_dict(report: Report) -> dict[str, Any]:
         "about": report.experiment.about,
         "virtual_seconds": report.experiment.until[report.preset],
         "seeds": list(report.seeds),
-        "arms": [_arm(each) for each in report.arms],
+        "arms": [_arm(each, report.reached(each)) for each in report.arms],
         "comparisons": [_comparison(each) for each in report.comparisons],
     }
 
@@ -154,7 +167,7 @@ def to_csv(report: Report) -> str:
     return out.getvalue()
 
 
-def _arm(each: ArmResult) -> dict[str, Any]:
+def _arm(each: ArmResult, there: Reached | None) -> dict[str, Any]:
     summaries = {name: each.summary(name) for name in each.figures}
     return {
         "name": each.arm.name,
@@ -165,7 +178,8 @@ def _arm(each: ArmResult) -> dict[str, Any]:
         "by_seed": [dict(result["figures"]) for result in each.results],
         "held_out": _held_out(each.held_out),
         "collected": [result["collected"] for result in each.results],
-        "curve": [result["curve"] for result in each.results],
+        "curve": each.curves,
+        "reached": None if there is None else asdict(there),
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from distrl.errors import ConfigError
 from distrl.experiment.catalogue import EXPERIMENTS
-from distrl.experiment.page import column_of
+from distrl.experiment.page import LEARNED, column_of, until_reached
 from distrl.experiment.paper import EVERYWHERE, PAPER, Said
 from distrl.experiment.spent import FILE as COST
 
@@ -76,7 +76,7 @@ def _arms(name: str, report: Content, said: Said) -> str:
     shown = list(arms[0]["figures"]) if experiment is None else list(experiment.shown)
     learns = any(arm["held_out"] is not None for arm in arms)
     head = ["arm", *(column_of(figure)[0] for figure in shown)]
-    head += ["interquartile mean", "tasks that flip"] if learns else []
+    head += LEARNED if learns else []
     head += [f"the paper, {said.source}"] if said.arms else []
     rows = []
     for arm in arms:
@@ -84,6 +84,8 @@ def _arms(name: str, report: Content, said: Said) -> str:
         if learns:
             held_out = arm["held_out"]
             flipped = held_out["flipped"]
+            there = arm.get("reached")  # reports of before lack it
+            row.append("–" if there is None else until_reached(there["at_s"], there["low_s"], there["high_s"]))
             row += [_interval(held_out["interquartile_mean"], "value", 3), "–" if flipped is None else f"{flipped:.3f}"]
         if said.arms:
             row.append(_said(said.arms.get(arm["name"])))

@@ -75,7 +75,13 @@ def test_an_experiment_has_its_comparisons_and_its_command(tmp_path: Path) -> No
     apart = report.comparisons[0].difference
     assert rows[0]["difference"] == [apart.mean, apart.low, apart.high]
     assert dict(map(tuple, found["facts"]))["Command"] == report.command
-    assert [row["arm"] for row in table(found, "Every arm")] == [each.arm.name for each in report.arms]
+    arms = table(found, "Every arm")
+    assert [row["arm"] for row in arms] == [each.arm.name for each in report.arms]
+    best = report.reached(report.arms[1])
+    assert best is not None
+    near = [row["hours to 80 % of the best"] for row in arms]
+    assert near[0] == "not reached", "0.4 is less than 80 % of 0.7"
+    assert near[1] == [second / 3600 for second in (best.at_s, best.low_s, best.high_s)]
 
 
 def test_files_that_are_no_report_are_said_and_show_nothing_of_themselves(tmp_path: Path) -> None:

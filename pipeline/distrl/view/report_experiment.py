@@ -31,6 +31,14 @@ class HeldOut(msgspec.Struct):
     flipped: float | None
 
 
+class Reached(msgspec.Struct):
+    """When the arm is at a share of the best success, in virtual seconds; null where it never is."""
+
+    at_s: float | None
+    low_s: float | None
+    high_s: float | None
+
+
 class Arm(msgspec.Struct):
     name: str
     phones: int
@@ -42,6 +50,8 @@ class Arm(msgspec.Struct):
     curve: list[list[tuple[float, float, float | None]]] = []
     """Of each seed: [virtual seconds, trajectories until then, success]; earlier reports have none."""
     held_out: HeldOut | None = None
+    reached: Reached | None = None
+    """Earlier reports have none."""
 
 
 class Comparison(msgspec.Struct):
@@ -116,11 +126,12 @@ def _arms(found: Experiment) -> Table:
     rows: list[list[Cell]] = []
     for arm in found.arms:
         held_out = arm.held_out
-        learned: list[Cell] = [None, None]
+        learned: list[Cell] = [None, None, None]
         if held_out is not None:
-            learned = [_estimate(held_out.interquartile_mean), held_out.flipped]
+            learned = [_reached(arm.reached), _estimate(held_out.interquartile_mean), held_out.flipped]
         rows.append([arm.name, arm.phones, *(_mean(arm.figures.get(name)) for name in names), *learned])
-    return Table("Every arm", ["arm", "phones", *names, "interquartile mean", "tasks that flip"], rows)
+    head = ["arm", "phones", *names, "hours to 80 % of the best", "interquartile mean", "tasks that flip"]
+    return Table("Every arm", head, rows)
 
 
 def _curves(arms: Sequence[Arm]) -> list[Curve]:
@@ -150,6 +161,15 @@ def _over_seeds(seeds: Sequence[Sequence[tuple[float, float]]]) -> Points:
 
 def _mean(found: Mean | None) -> Interval | None:
     return None if found is None else (found.mean, found.low, found.high)
+
+
+def _reached(found: Reached | None) -> Cell:
+    if found is None:
+        return None
+    if found.at_s is None:
+        return "not reached"
+    low, high = (None if each is None else each / HOUR_S for each in (found.low_s, found.high_s))
+    return found.at_s / HOUR_S, low, high
 
 
 def _estimate(found: Estimate | None) -> Interval | None:

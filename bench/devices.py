@@ -324,6 +324,7 @@ def served(folder: Path, count: int, latency_ms: float) -> Iterator[Config]:
         "phones.popup_probability=0",
         f'devices.addresses=["127.0.0.1:{base}-{base + count - 1}"]',
         f"devices.directory={folder}/devices",
+        "devices.lease_ttl_s=180",
         "devices.operation_timeout_s=60",
         "devices.settle_timeout_s=60",
         f"store.url=file://{folder}/objects",

@@ -378,8 +378,36 @@ def test_a_registry_that_cannot_be_asked_is_refused(sets: list[str], said: str) 
 def test_every_secret_stays_out_of_what_is_shown_and_of_what_the_log_of_a_run_records() -> None:
     values = {path: f"hunter2-{path}" for path in ("kafka.sasl_password", "kafka.schema_registry_password",
               "store.secret_key", "judge.api_key", "appagent.api_key", "kafka.client.ssl.key.password")}  # fmt: skip
-    sets = ["kafka.schema_registry_username=me", *(f"{path}={value}" for path, value in values.items())]
+    sets = ["kafka.security_protocol=SASL_SSL", "kafka.sasl_username=me"]
+    sets += ["kafka.schema_registry_username=me", *(f"{path}={value}" for path, value in values.items())]
     config = load(sets=sets, environ={})
     assert {path: secret.get_secret_value() for path, secret in config.secrets().items()} == values
     shown = [config.tree(with_secrets=False), run_settings(config), config, config.secrets()]
     assert not [each for each in shown if "hunter2" in f"{each!r} {each}"]
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        (["kafka.sasl_username=ada", "kafka.sasl_password=x"], r"with PLAINTEXT nobody logs in"),
+        (["kafka.security_protocol=SSL", "kafka.sasl_password=x"], r"with SSL nobody logs in"),
+        (["kafka.ssl_ca=/ca.pem"], r"kafka\.ssl_ca is for .* with PLAINTEXT nothing is encrypted"),
+        (
+            ["store.url=s3://127.0.0.1:9000/data", "store.ca=/ca.pem"],
+            r"store\.ca is for an s3s:// address in store\.url",
+        ),
+        (["devices.operation_timeout_s=11"], r"devices\.lease_ttl_s \(30\) must be at least 3 times"),
+        (["devices.lease_ttl_s=3601"], r"devices\.lease_ttl_s: .*3600"),
+        (["worker.heartbeat_s=60"], r"worker\.heartbeat_s: .*5"),
+    ],
+)
+def test_settings_that_are_half_right_are_refused_with_what_would_come_of_them(sets: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load(sets=sets, environ={})
+
+
+def test_settings_that_are_right_to_the_end_are_taken() -> None:
+    log_in = ["kafka.sasl_username=ada", "kafka.sasl_password=x", "kafka.ssl_ca=/ca.pem"]
+    store = ["store.url=s3s://minio:9000/data", "store.ca=/ca.pem"]
+    devices = ["devices.operation_timeout_s=1200", "devices.lease_ttl_s=3600", "worker.heartbeat_s=5"]
+    assert load(sets=["kafka.security_protocol=SASL_SSL", *log_in, *store, *devices], environ={}).devices.lease_ttl_s

@@ -12,6 +12,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def encodable(text: str) -> str:
+    """`text` with "?" for each half of a surrogate pair, which JSON can spell and no record can hold."""
+    return text.encode(errors="replace").decode()
+
+
 def first_line(error: Exception) -> str:
     """Of what an error says, or its name; for people."""
     return (str(error).splitlines() or [type(error).__name__])[0][:200]

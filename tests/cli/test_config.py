@@ -30,7 +30,7 @@ def test_what_is_shown_is_accepted_and_means_the_same(cli: Cli, tmp_path: Path) 
         "--set",
         "policy.lora_targets=[q, k]",
         "--set",
-        "kafka.sasl_username='0012'",
+        "worker.name='0012'",
     ]
     shown = cli("config", "show", *sets)
     assert shown.returncode == 0
@@ -149,13 +149,13 @@ def test_a_misspelt_variable_is_refused(cli: Cli) -> None:
     [
         ("policy.base_model=/no/such/model", "/no/such/model/config.json: cannot be read"),
         ("algorithm.type=r2d3", "algorithm.type: r2d3 learns values of actions, and this policy has none"),
-        ("kafka.ssl_ca=/no/such/ca.pem", "kafka.ssl_ca: /no/such/ca.pem is no file"),
+        ("kafka.security_protocol=SSL kafka.ssl_ca=/no/such/ca.pem", "kafka.ssl_ca: /no/such/ca.pem is no file"),
         ("feeder.tasks=/no/such/list.jsonl", "feeder.tasks: /no/such/list.jsonl is no file"),
         ("kafka.client.no.such=1", "kafka.client.no.such: librdkafka refuses it"),
     ],
 )
 def test_check_calls_no_setting_sound_that_a_role_would_refuse(cli: Cli, setting: str, where: str) -> None:
-    refused = cli("config", "check", "--set", setting)
+    refused = cli("config", "check", *(word for each in setting.split() for word in ("--set", each)))
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith(where)
 

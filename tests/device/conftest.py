@@ -78,7 +78,11 @@ def phone(start_phones: StartPhones) -> SimulatedPhone:
 def timeouts() -> config.DeviceSettings:
     """For phones that answer; `hurried` is for those that do not."""
     return config.DeviceSettings(
-        operation_timeout_s=LONG_S, settle_timeout_s=LONG_S, settle_poll_s=0.01, settle_unchanged_s=0.0
+        lease_ttl_s=3 * LONG_S,
+        operation_timeout_s=LONG_S,
+        settle_timeout_s=LONG_S,
+        settle_poll_s=0.01,
+        settle_unchanged_s=0.0,
     )
 
 

@@ -19,6 +19,8 @@ from pathlib import Path
 import pytest
 from distrl import config
 from distrl.device.about import look
+from distrl.device.errors import DeviceGone
+from distrl.device.health import QUARANTINE_MAX_S
 from distrl.device.leases import Hold, Leases, key_of
 from distrl.device.pool import HELD_S, DevicePool
 from distrl.device.server import AdbServer
@@ -102,6 +104,22 @@ def test_a_phone_on_usb_is_one_by_its_serial_and_by_its_place(tmp_path: Path) ->
         assert by_place.lease() is None, "it is leased still"
         twins = [pool_by_name(adb, tmp_path, name) for name in ("usb:1-3", "usb:1-4")]
         assert all(twin.lease() is not None for twin in twins)
+
+
+def test_phones_that_change_ports_are_lent_again(tmp_path: Path) -> None:
+    """Each would need the port that the other one is remembered by."""
+    known, clock = {"usb:1-2": "R58", "usb:1-3": "S20"}, Clock()
+    with usb_phones(known) as adb:
+        pool = pool_by_name(adb, tmp_path, "R58", "S20", clock=clock)
+        for session in [some(pool.lease()), some(pool.lease())]:
+            pool.release(session, DeviceGone(session.serial, "it was unplugged"))
+        known.update({"usb:1-2": "S20", "usb:1-3": "R58"})
+        lent = set[str]()
+        for _ in range(4):
+            clock.now += QUARANTINE_MAX_S
+            lent |= {session.serial for session in (pool.lease(), pool.lease()) if session is not None}
+        assert lent == {"R58", "S20"}
+        pool.close()
 
 
 PLACE = "usb:1-2"

@@ -40,7 +40,7 @@ def learning(family: str, base: Path) -> Json:
         "warmup": {"demonstrations": DEMONSTRATIONS, **batches},
         "learner": {"trajectories_per_update": 1},
         "algorithm": {"critic_warmup_updates": CRITICS},
-        "devices": {"operation_timeout_s": 120.0, "settle_timeout_s": 120.0},
+        "devices": {"lease_ttl_s": 360.0, "operation_timeout_s": 120.0, "settle_timeout_s": 120.0},
     }
 
 

@@ -144,3 +144,11 @@ def test_a_saved_state_in_which_a_task_would_be_fed_for_ever_is_refused() -> Non
         facts.fed = IdSet(fed)
         with pytest.raises(WireError, match="interrupted"):
             reloaded(facts)
+
+
+def test_a_number_that_no_retry_has_is_a_part_of_the_id() -> None:
+    """Ids are untrusted, and Python makes no integer of 4,300 digits."""
+    for digits in ("9" * 10, "9" * 5000):
+        facts = TaskFacts(max_retries=3)
+        ended(f"task.r{digits}", 0, Outcome.INTERRUPTED, 0)(facts)
+        assert list(facts.interrupted) == [f"task.r{digits}.r1"]

@@ -3,10 +3,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import factories
 import pytest
 from distrl.chat.answer import Message
 from distrl.judge.question import LONGEST_REASON, Question, Verdict, name_of, request, verdict_of
-from distrl.types import Outcome
+from distrl.types import Outcome, Trajectory
+from distrl.wire.codec import decode, encode
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,6 +66,17 @@ def test_a_name_is_that_of_everything_that_the_answer_depends_on() -> None:
 def test_an_answer_is_a_verdict_only_in_the_form_that_was_asked_for(message: dict[str, Any], outcome: Outcome) -> None:
     """The authors' code took a list for a failure."""
     assert verdict_of(Message(**message)).outcome is outcome
+
+
+HALF = '{"reason": "done \\ud83d", "status": "failure"}'
+"""Half a surrogate pair, as JSON can spell it."""
+
+
+@pytest.mark.parametrize("message", [{"content": HALF}, {"refusal": json.loads(HALF)["reason"]}, {"content": "\ud83d"}])
+def test_a_reason_can_be_written_whatever_a_model_said(message: dict[str, Any]) -> None:
+    verdict = verdict_of(Message(**message))
+    assert "?" in verdict.reason
+    assert decode(encode(factories.trajectory(reason=verdict.reason)), Trajectory).reason == verdict.reason
 
 
 def test_a_reason_is_cut() -> None:

@@ -119,3 +119,25 @@ def test_each_format_knows_its_files_and_no_others(form: FolderFormat, inside: l
     assert all(form.files.fullmatch(path) for path in inside)
     assert not any(form.files.fullmatch(f"{path}{more}") for path in inside for more in ("x", "/x", "\n"))
     assert not form.files.fullmatch("data/mine.parquet")
+
+
+def test_what_a_killed_export_has_left_is_in_no_ones_way(tmp_path: Path) -> None:
+    """In a container, the next one has the same process id."""
+    NewFolder(tmp_path / "d", FORM, force=False)
+    export(tmp_path / "d", "new")
+    assert contents(tmp_path / "d")["data/a.txt"] == "new"
+
+
+def test_all_of_it_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a power cut a file that was not would be empty."""
+    synced = list[tuple[str, bool]]()
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append((Path(os.readlink(f"/proc/self/fd/{descriptor}")).name, (tmp_path / "d").exists()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    export(tmp_path / "d", "new")
+    assert {name for name, named in synced if not named} >= {"a.txt", "manifest.json", "data"}
+    assert synced[-1] == (tmp_path.name, True)

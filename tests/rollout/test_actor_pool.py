@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 from distrl.errors import BrokerError
-from distrl.rollout.actor_pool import ActorPool, Play, play_all, without_steps
-from distrl.rollout.back_pressure import AbandonedError
+from distrl.rollout.actor_pool import ActorPool, Play, play_all, publish_or_drop_steps, without_steps
+from distrl.rollout.back_pressure import AbandonedError, Retry
 from distrl.rollout.decider import PolicyEndedError
 from distrl.rollout.episode import Episode, Phone
 from distrl.rollout.task_queue import Received, TaskQueue
-from distrl.types import LogPosition, Outcome, Task, Trajectory
+from distrl.types import LogPosition, Outcome, Task, Trajectory, Unmet
+from distrl.wire.codec import encode
 
 from rollout.world import DONE, TAP, CountingPhone, OneByOne, Recorded, Shelf, task, twice
 
@@ -153,8 +156,28 @@ def test_a_trajectory_that_cannot_be_kept_ends_the_whole_and_says_so() -> None:
 
 
 def test_without_steps_keeps_whose_attempt_it_was() -> None:
-    whole = playing(task(), CountingPhone())
+    unmet = (Unmet("screen", "equals", "a", "b"),)
+    whole = replace(playing(task(), CountingPhone()), unmet=unmet, final_state="{}", reason="no")
     small = without_steps(whole, "too large" * 1000)
+    assert (small.unmet, small.final_state, small.reason) == ((), "", "")
     assert (small.task, small.attempt_id, small.device) == (whole.task, whole.attempt_id, whole.device)
     assert (small.steps, small.final_screenshot, small.outcome) == ((), None, Outcome.INTERRUPTED)
     assert len(small.note) == 500
+
+
+def test_what_no_record_can_hold_ends_as_interrupted_and_not_its_worker() -> None:
+    published = list[Trajectory]()
+
+    def publish(trajectory: Trajectory) -> Future[LogPosition | None]:
+        encode(trajectory)
+        published.append(trajectory)
+        done: Future[LogPosition | None] = Future()
+        done.set_result(None)
+        return done
+
+    whole = replace(playing(task(), CountingPhone()), reason="half a pair: \ud83d")
+    retry = Retry(threading.Event())
+    written = publish_or_drop_steps(retry, "publishing", publish, whole)
+    assert published == [written]
+    assert (written.outcome, written.steps, written.reason) == (Outcome.INTERRUPTED, (), "")
+    assert "cannot be written" in written.note

@@ -319,3 +319,13 @@ def test_a_refused_action_or_setup_is_not_the_phones_failure(
         with leased(phones) as one, pytest.raises(DeviceRefused):
             ask(one)
         assert phones.health()[0].state == "idle"
+
+
+def test_a_phone_that_was_started_again_unseen_interrupts_the_episode_and_is_no_failure_of_the_agent(
+    run: Run, phone: SimulatedPhone
+) -> None:
+    """While a decision takes long, adb connects again by itself: no operation fails, and the phone is another."""
+    trajectory, _ = run(Deciding([ENTER, DONE], {1: lambda: phone.machine.reset(task().phone_seed + 1, {})}), [])
+    assert trajectory.outcome is Outcome.INTERRUPTED
+    assert "it was started again while" in trajectory.note
+    assert len(trajectory.steps) == 2

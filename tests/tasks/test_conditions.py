@@ -16,7 +16,8 @@ from distrl.tasks.oracle import next_action, random_action
 from distrl.tasks.outcome import CHECK, checked, succeeded, unmet_by
 from distrl.tasks.rollout import play, prepared
 from distrl.tasks.suite import SUITES
-from distrl.types import Split, Task, Unmet
+from distrl.types import Split, Task, Trajectory, Unmet
+from distrl.wire.codec import decode, encode
 from hypothesis import given
 from hypothesis import strategies as st
 from simphone.machine import reduce
@@ -114,6 +115,16 @@ def test_no_text_of_a_phone_makes_a_record_large(typed: str) -> None:
     assert all(len(each.wanted) <= MAX_TEXT and len(each.found) <= MAX_TEXT for each in found.unmet)
     assert len(found.final_state) <= MAX_CHARACTERS
     assert json.loads(found.final_state)["screen"] == state.screen
+
+
+def test_half_a_surrogate_pair_in_a_phone_s_state_can_be_written() -> None:
+    """JSON can spell one, and a record cannot hold it."""
+    task = task_of("general", "note")
+    state = play(task).final.remember("notes", notes=("\ud83d",))
+    found = checked(task, replace(state, typed="\ud83d").to_json())
+    assert found is not None
+    written = factories.trajectory(final_state=found.final_state, unmet=found.unmet)
+    assert decode(encode(written), Trajectory) == written
 
 
 @pytest.mark.parametrize("suite", sorted(SUITES))

@@ -21,8 +21,9 @@ from distrl.stack.processes import find_all, stop_all
 from distrl.train.restarts import PAUSES_S, SOON_S
 from distrl.train.roles import Roles, running, write_settings
 
-SECRETS = ["store.access_key=ada", "store.secret_key=hunter2-store", "kafka.sasl_username=ada",
-           "kafka.sasl_password=hunter2-kafka", "kafka.client.ssl.key.password=hunter2-key"]  # fmt: skip
+SECRETS = ["store.access_key=ada", "store.secret_key=hunter2-store", "kafka.security_protocol=SASL_SSL",
+           "kafka.sasl_username=ada", "kafka.sasl_password=hunter2-kafka",
+           "kafka.client.ssl.key.password=hunter2-key"]  # fmt: skip
 LIMIT_S = 60.0
 PHONES = "phones"  # a role that runs until it is asked to stop, and needs no server
 

@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from distrl.chat.answer import Message
+from distrl.text import encodable
 
 LONGEST: Final = 20_000
 """Characters of an answer; a longer one is not read."""
@@ -45,7 +46,7 @@ class UnreadError(ValueError):
 
     def __init__(self, why: str, raw: object) -> None:
         super().__init__(why)
-        self.raw = _sound(str(raw)[:SHOWN])
+        self.raw = encodable(str(raw)[:SHOWN])
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def _parts(message: Message, needed: tuple[str, ...], optional: tuple[str, ...])
     content = message.content
     if not isinstance(content, str) or len(content) > LONGEST:
         raise UnreadError("it is no text, or too long", content)
-    text = _sound(content).strip()
+    text = encodable(content).strip()
     fenced = _FENCE.fullmatch(text)
     text = fenced[1].strip() if fenced else text
     found = _from_json(text) if text.startswith("{") else _from_lines(text, (*needed, *optional))
@@ -146,12 +147,7 @@ def _from_json(text: str) -> dict[str, str]:
         raise UnreadError("it begins like JSON and is none", text) from None
     if not isinstance(said, dict) or not all(isinstance(value, str) for value in said.values()):
         raise UnreadError("it is no JSON object of texts", text)
-    return {name.casefold(): _sound(value).strip() for name, value in said.items()}
-
-
-def _sound(text: str) -> str:
-    """JSON can hold a lone surrogate, which records and prompts cannot."""
-    return text.encode("utf-8", "replace").decode()
+    return {name.casefold(): encodable(value).strip() for name, value in said.items()}
 
 
 def _from_lines(text: str, names: tuple[str, ...]) -> dict[str, str]:

@@ -20,6 +20,10 @@ LAST_CONSOLE_PORT = 5682
 OWN_ARGUMENTS = frozenset(
     ("-avd", "-port", "-ports", "-snapshot", "-read-only", "-no-snapshot", "-no-snapshot-load", "-no-snapshot-save")
 )
+LONGEST_LEASE_S = 3600.0
+"""Of a phone: as long as another host waits for any, whose names are untrusted."""
+OPERATIONS_PER_LEASE = 3
+"""Least time to live of a phone's lease, in operations: it is no longer used when a third of it is left."""
 PACKAGES = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*(\.\*)?", re.ASCII)
 """A package, or with a final `.*` all packages below it."""
 
@@ -96,7 +100,9 @@ class DeviceSettings(Section):
     lease_ttl_s: float = Field(
         30.0,
         ge=1,
-        description="how long a phone stays leased, to other hosts, once its holder renews the lease no more",
+        le=LONGEST_LEASE_S,
+        description="how long a phone stays leased, to other hosts, once its holder renews the lease no more; three "
+        "times devices.operation_timeout_s or more",
     )
     operation_timeout_s: float = Field(5.0, gt=0, description="total deadline of one operation on a phone")
     settle_timeout_s: float = Field(3.0, gt=0, description="longest wait for two equal frames after an action")

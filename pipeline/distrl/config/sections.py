@@ -83,7 +83,17 @@ class KafkaSettings(Section):
 
     @model_validator(mode="after")
     def _can_log_in(self) -> KafkaSettings:
+        if self.ssl_ca is not None and not self.security_protocol.endswith("SSL"):
+            raise ValueError(
+                "kafka.ssl_ca is for kafka.security_protocol SSL or SASL_SSL, and with "
+                f"{self.security_protocol} nothing is encrypted"
+            )
         if not self.security_protocol.startswith("SASL"):
+            if self.sasl_username is not None or self.sasl_password is not None:
+                raise ValueError(
+                    "kafka.sasl_username and kafka.sasl_password are for kafka.security_protocol SASL_SSL or "
+                    f"SASL_PLAINTEXT, and with {self.security_protocol} nobody logs in"
+                )
             return self
         password = self.sasl_password or self.client.get("sasl.password")
         if self.mechanism not in NO_PASSWORD_MECHANISMS and not (self.user and password):
@@ -119,9 +129,11 @@ class StoreSettings(Section):
     timeout_s: float = Field(10.0, gt=0, description="deadline of one request")
 
     @model_validator(mode="after")
-    def _one_identity(self) -> StoreSettings:
+    def _agree(self) -> StoreSettings:
         if self.anonymous and self.access_key is not None:
             raise ValueError("store.anonymous signs no request, and store.access_key is set")
+        if self.ca is not None and not self.url.startswith("s3s:"):
+            raise ValueError("store.ca is for an s3s:// address in store.url: with another nothing is encrypted")
         return self
 
 
@@ -182,7 +194,9 @@ class WorkerSettings(Section):
     batch_wait_ms: float = Field(3.0, ge=0, description="how long a decision waits for others to share a batch with")
     torch_threads: Annotated[int, LOCAL] = Field(1, ge=1)
     device: Annotated[str, LOCAL] = Field("auto", pattern=DEVICE, description=f"where the policy acts: {DEVICES}")
-    heartbeat_s: float = Field(2.0, gt=0)
+    heartbeat_s: float = Field(
+        2.0, gt=0, le=5, description="between two; a worker that is silent for 15 s is taken to be gone"
+    )
     drain_timeout_s: float = Field(60.0, ge=0, description="at a stop, how long running episodes may take to finish")
 
 

@@ -29,7 +29,7 @@ from pydantic_core import ErrorDetails
 from distrl.config.algorithms import AlgorithmSettings, ArideSettings, GrpoSettings, WarmupSettings, named
 from distrl.config.allowed import allowed, written
 from distrl.config.effects import Effect, Section, effects, learned, shared
-from distrl.config.phones import AdbSettings, DeviceSettings, PhoneSettings
+from distrl.config.phones import OPERATIONS_PER_LEASE, AdbSettings, DeviceSettings, PhoneSettings
 from distrl.config.sections import (
     AppAgentSettings,
     EvaluateSettings,
@@ -103,6 +103,13 @@ class Config(Section):
             raise ValueError(
                 f"algorithm.group_size ({self.algorithm.group_size}) must be at most feeder.episodes_per_task "
                 f"({self.episodes_per_task}): no group of episodes would ever be whole"
+            )
+        operation_s, lease_s = self.devices.operation_timeout_s, self.devices.lease_ttl_s
+        if operation_s > lease_s / OPERATIONS_PER_LEASE:
+            raise ValueError(
+                f"devices.lease_ttl_s ({lease_s:g}) must be at least {OPERATIONS_PER_LEASE} times "
+                f"devices.operation_timeout_s ({operation_s:g}): an operation that begins just before the lease is no "
+                "longer used must end before another host may take the phone"
             )
         if self.devices.settle_unchanged_s >= self.devices.settle_timeout_s:
             raise ValueError("devices.settle_unchanged_s must be less than devices.settle_timeout_s")

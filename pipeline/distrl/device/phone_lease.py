@@ -31,6 +31,7 @@ from urllib.parse import quote_plus, unquote_plus
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
+from distrl.config.phones import LONGEST_LEASE_S, OPERATIONS_PER_LEASE
 from distrl.device.adb_protocol import Deadline
 from distrl.device.errors import DeviceGone, DeviceHeld
 from distrl.device.leases import Leases
@@ -43,11 +44,9 @@ log = logging.getLogger(__name__)
 DIRECTORY: Final = "/data/local/tmp/distrl-lease"
 LONGEST_HOLDER: Final = 70
 """Characters. A name on the phone has 255 bytes, and a character may take three of them."""
-LONGEST_TTL_S: Final = 3600.0
-"""Upper bound for others' leases, whose names are untrusted."""
 RENEWALS: Final = 4
 """Renewals per time to live."""
-USABLE: Final = 2 / 3
+USABLE: Final = 1 - 1 / OPERATIONS_PER_LEASE
 """Share of the time to live after which a lease that was not renewed is no longer used: a running operation must end
 before another host may take the phone."""
 TRIES: Final = 3
@@ -77,13 +76,14 @@ class LeaseName:
 
 
 def parsed(name: str, ttl_s: float) -> LeaseName:
-    """The entry of that name. An invalid name counts as another process's lease, for `ttl_s`."""
+    """The entry of that name, which is untrusted: an invalid one counts as another process's lease, for `ttl_s`, and
+    none lasts longer than LONGEST_LEASE_S."""
     try:
         holder, place, nonce, ttl, count = name.split(",")
         lasts = float(ttl)
         if not 0 < lasts < math.inf:
             raise ValueError(name)
-        return LeaseName(unquote_plus(holder), place, nonce, min(lasts, LONGEST_TTL_S), int(count))
+        return LeaseName(unquote_plus(holder), place, nonce, min(lasts, LONGEST_LEASE_S), int(count))
     except ValueError:
         return LeaseName(UNKNOWN_HOLDER, "", name, ttl_s)
 
@@ -231,7 +231,7 @@ def holder_on(session: AdbSession, place: str) -> str:
     """Who has the phone by the lease on it; "" for nobody, or for a process of this machine (see leases.py)."""
     if not (names := entries(session)):
         return ""
-    entry = parsed(min(names), LONGEST_TTL_S)
+    entry = parsed(min(names), LONGEST_LEASE_S)
     return "" if entry.place == place else entry.holder
 
 
@@ -284,7 +284,7 @@ def leased_on_phone(lease: PhoneLease, renewer: LeaseRenewer) -> Iterator[None]:
     """
     Retrying(
         retry=retry_if_exception(lambda error: isinstance(error, DeviceHeld) and not error.renewed),
-        stop=stop_after_delay(LONGEST_TTL_S),
+        stop=stop_after_delay(LONGEST_LEASE_S),
         wait=wait_fixed(min(1.0, lease.ttl_s / RENEWALS)),
         reraise=True,
     )(lease.hold)

@@ -353,9 +353,14 @@ class DevicePool:
         """Lock it under its other name as well: for a phone on USB, its serial or its USB port.
 
         Raises DeviceGone if another process has it under that name. That process may wait for our name in turn: of the
-        two, the one with the larger name releases the phone, and checks it again like any held one.
+        two, the one with the larger name releases the phone, and checks it again like any held one. A name that it has
+        no longer is released: of a port into which another phone is plugged now.
         """
-        for name in self._server.aliases(phone.serial):
+        names = self._server.aliases(phone.serial)
+        with self._changed:
+            for name in phone.aliases.keys() - names if names else ():
+                phone.aliases.pop(name).release()
+        for name in names:
             if name in phone.aliases:
                 continue
             found = self._leases.take(name)

@@ -25,7 +25,8 @@ from distrl.broker.duplicates import IdSet
 from distrl.feeder.outstanding import Outstanding, Unlearned
 from distrl.types import LogPosition, Outcome, Task, Trajectory, Update, Version
 
-RETRY = re.compile(r"^(?P<first>.+)\.r(?P<count>[1-9][0-9]*)$")
+RETRY = re.compile(r"^(?P<first>.+)\.r(?P<count>[1-9][0-9]{0,8})$")
+"""Task ids are untrusted: a longer number is no count of ours, and of one with 4,300 digits Python makes no integer."""
 
 
 def next_retry(task_id: str, most: int) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from distrl.chat import message as say
 from distrl.chat.answer import Message
+from distrl.text import encodable
 from distrl.types import Outcome
 
 LAST_ACTIONS: Final = 2
@@ -85,10 +86,10 @@ def answered(message: Message, name: str, accepts: Callable[[Any], bool]) -> tup
     if isinstance(answer, dict) and set(answer) == {"reason", name}:
         value, reason = answer[name], answer["reason"]
         if accepts(value) and isinstance(reason, str):
-            return value, reason[:LONGEST_REASON]
+            return value, short(reason)
     return None, f"not in the form that was asked for: {short(content)}"
 
 
 def short(said: object) -> str:
-    """A model's text, truncated, for a reason."""
-    return str(said)[:LONGEST_REASON]
+    """A model's text, truncated, for a reason; it goes into records."""
+    return encodable(str(said)[:LONGEST_REASON])

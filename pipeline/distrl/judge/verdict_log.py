@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from distrl.judge.question import Verdict
+from distrl.text import encodable
 from distrl.types import Outcome
 
 MOST_JUDGES: Final = 50
@@ -79,5 +80,4 @@ def _read(data: bytes) -> Said | None:
 
 
 def _text(value: object) -> str:
-    """Without halves of surrogate pairs, which a model may write in JSON and which no answer of ours can hold."""
-    return str(value)[:MOST_LETTERS].encode(errors="replace").decode()
+    return encodable(str(value)[:MOST_LETTERS])

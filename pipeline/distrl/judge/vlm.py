@@ -13,7 +13,7 @@ from distrl.chat.answer import Message
 from distrl.chat.endpoint import Counted, Endpoint, NoAnswerError
 from distrl.errors import StoreError
 from distrl.judge import validity
-from distrl.judge.question import Question, Verdict, name_of, request, verdict_of
+from distrl.judge.question import Question, Verdict, name_of, request, short, verdict_of
 from distrl.judge.validity import ActionQuestion, Validity, validity_of
 from distrl.types import Outcome
 
@@ -40,13 +40,13 @@ class Form(Generic[V]):
 def _known_validity(value: Any) -> Validity:
     if value["valid"] is not None and not isinstance(value["valid"], bool):
         raise ValueError("neither true, false nor null")
-    return Validity(value["valid"], str(value["reason"]))
+    return Validity(value["valid"], short(value["reason"]))
 
 
 OUTCOME: Final = Form(
     verdict_of,
     lambda verdict: {"outcome": verdict.outcome.value, "reason": verdict.reason},
-    lambda value: Verdict(Outcome(value["outcome"]), str(value["reason"])),
+    lambda value: Verdict(Outcome(value["outcome"]), short(value["reason"])),
 )
 VALIDITY: Final = Form(validity_of, lambda said: {"valid": said.valid, "reason": said.reason}, _known_validity)
 

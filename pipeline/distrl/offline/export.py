@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import struct
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -95,8 +96,9 @@ class Export:
         self._range, self._form = topic_range, form
         self.file, self.manifest = file, manifest_of(file)
         refuse_existing([file, self.manifest], force)
+        own = secrets.token_hex(8)  # not the process id: in containers all have the same
         self._partial, self._partial_manifest = (
-            each.with_name(f".{each.name}.{os.getpid()}.partial") for each in (file, self.manifest)
+            each.with_name(f".{each.name}.{own}.partial") for each in (file, self.manifest)
         )
         self._digest = Digest()
         try:

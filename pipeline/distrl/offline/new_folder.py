@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,8 +43,9 @@ class NewFolder:
         refuse_folder(place, form, force)
         self.place, self._form, self._force = place, form, force
         self._at = place.resolve()  # `.` and `..` have no name; and the working directory may be what is replaced
-        self.partial = self._at.with_name(f".{self._at.name}.{os.getpid()}.partial")
-        self._old = self._at.with_name(f".{self._at.name}.{os.getpid()}.old")
+        own = secrets.token_hex(8)  # not the process id: in containers all have the same
+        self.partial = self._at.with_name(f".{self._at.name}.{own}.partial")
+        self._old = self._at.with_name(f".{self._at.name}.{own}.old")
         try:
             self.partial.mkdir(parents=True)
         except OSError as error:
@@ -64,9 +66,11 @@ class NewFolder:
         """
         text = json.dumps({"format": self._form.name, **manifest}, indent=2, sort_keys=True)
         (self.partial / MANIFEST).write_text(text + "\n", encoding="utf-8")
+        _sync_all(self.partial)
         refuse_folder(self.place, self._form, self._force)  # again: an export takes long
         if not self._at.exists():
             self.partial.rename(self._at)  # fails where something has come to be there meanwhile
+            _sync(self._at.parent)
             return
         self._at.rename(self._old)
         try:
@@ -74,6 +78,7 @@ class NewFolder:
         except BaseException:
             self._old.rename(self._at)
             raise
+        _sync(self._at.parent)  # before the old one goes: a power cut leaves one of them
         shutil.rmtree(self._old, ignore_errors=True)
 
     def not_written(self, error: OSError) -> StoreError:
@@ -103,6 +108,21 @@ def refuse_folder(place: Path, form: FolderFormat, force: bool) -> None:
         raise ConfigError(
             str(place), f"holds {other!r}, which no {form.name} has", "move that elsewhere, or name another folder"
         )
+
+
+def _sync_all(folder: Path) -> None:
+    """On the disk before the folder has its name: a power cut would else leave empty files under it."""
+    for base, _, files in os.walk(folder):
+        for path in (*(Path(base, name) for name in files), Path(base)):
+            _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _other(place: Path, form: FolderFormat) -> str | None:

@@ -19,7 +19,7 @@ from typing import Protocol
 from distrl.broker.connect import BeyondUseError
 from distrl.broker.producer import RecordTooLargeError
 from distrl.clock import SYSTEM_CLOCK, Clock
-from distrl.errors import BrokerError, DistrlError
+from distrl.errors import BrokerError, DistrlError, WireError
 from distrl.rollout.back_pressure import AbandonedError, Retry
 from distrl.rollout.decider import PolicyEndedError
 from distrl.rollout.episode import NO_JUDGE, NOTE_CHARACTERS, Phone
@@ -27,6 +27,7 @@ from distrl.rollout.task_queue import Received, TaskQueue
 from distrl.supervised import SupervisedThreads
 from distrl.telemetry.logs import about
 from distrl.telemetry.tracing import trace_id
+from distrl.text import encodable
 from distrl.types import LogPosition, Outcome, Task, Trajectory
 
 log = logging.getLogger(__name__)
@@ -215,8 +216,8 @@ def publish_or_drop_steps(
 ) -> Trajectory:
     """Publish `trajectory` and wait for the acknowledgement, however long the broker is away. Returns what was written.
 
-    One that is too large for the broker is published as interrupted and without steps, so that its task ends. Raises
-    AbandonedError, BeyondUseError, and what ended the acknowledgement.
+    One that is too large for the broker, or that no record can hold, is published as interrupted and without steps, so
+    that its task ends. Raises AbandonedError, BeyondUseError, and what ended the acknowledgement.
     """
 
     def deliver(record: Trajectory) -> Trajectory:
@@ -226,18 +227,21 @@ def publish_or_drop_steps(
 
     try:
         return deliver(trajectory)
-    except RecordTooLargeError as error:
+    except (RecordTooLargeError, WireError) as error:
         log.error("%s: %s; it counts as interrupted", trajectory.task_id, error.what)
         return deliver(without_steps(trajectory, error.what))
 
 
 def without_steps(trajectory: Trajectory, note: str) -> Trajectory:
-    """The same attempt as INTERRUPTED and without steps, where it is too large to publish."""
+    """The same attempt as INTERRUPTED and without what others have said of it, where it cannot be published."""
     return replace(
         trajectory,
         steps=(),
         final_screenshot=None,
         outcome=Outcome.INTERRUPTED,
         outcome_source=NO_JUDGE,
-        note=note[:NOTE_CHARACTERS],
+        note=encodable(note[:NOTE_CHARACTERS]),
+        unmet=(),
+        final_state="",
+        reason="",
     )

@@ -16,6 +16,7 @@ from distrl.device.errors import (
     ActionRefused,
     DeviceBlack,
     DeviceForeignApp,
+    DeviceGone,
     DeviceRefused,
     DeviceTimeout,
     must_succeed,
@@ -109,7 +110,8 @@ class SessionPhone:
         self._allow_list = allow_list
         self._to_snapshot = to_snapshot
         self._left_apps: list[str] = []
-        self._playing = False
+        self._task: Task | None = None
+        """Of the episode that is played without a failure; None before the first."""
         self.failure: DeviceError | None = None
         """The last error that ended an episode."""
         self.well = False
@@ -121,8 +123,8 @@ class SessionPhone:
 
     def reset(self, task: Task) -> None:
         self._left_apps.clear()
-        self.well = self.well or self._playing
-        self._playing = True
+        self.well = self.well or self._task is not None
+        self._task = task
         self._recording_failure(lambda: resetting.reset(self._session, task, self._to_snapshot))
 
     def settle(self) -> Screen:
@@ -136,7 +138,14 @@ class SessionPhone:
         return found
 
     def truth(self) -> Mapping[str, Any] | None:
-        return self._recording_failure(lambda: resetting.truth(self._session))
+        return self._recording_failure(self._truth)
+
+    def _truth(self) -> Mapping[str, Any] | None:
+        state = resetting.truth(self._session)
+        if state is not None and self._task is not None and state.get("seed") != self._task.phone_seed:
+            # between two operations nothing else shows it: adb connects again by itself
+            raise DeviceGone(self.serial, f"it was started again while {self._task.task_id} was played on it")
+        return state
 
     def hierarchy(self, timeout_s: float) -> bytes | None:
         """None is no failure of the phone: its screen may never rest, or it may be slow."""
@@ -194,5 +203,5 @@ class SessionPhone:
         try:
             return call()
         except DeviceError as error:
-            self.failure, self._playing = error, False
+            self.failure, self._task = error, None
             raise

@@ -10,6 +10,7 @@ from typing import Final
 
 from simphone.state import ADVERT, State, Value
 
+from distrl.text import encodable
 from distrl.types import Unmet
 
 Unmets = tuple[Unmet, ...]
@@ -59,5 +60,5 @@ def unmet(path: str, rule: str, wanted: Value, found: Value) -> Unmet:
 
 def as_text(value: Value) -> str:
     """JSON, cut at MAX_TEXT characters."""
-    text = json.dumps(value, ensure_ascii=False)
+    text = encodable(json.dumps(value, ensure_ascii=False))
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"

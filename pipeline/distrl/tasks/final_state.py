@@ -13,6 +13,7 @@ from simphone.machine import fresh
 from simphone.state import State, Value
 
 from distrl.tasks.family import begun
+from distrl.text import encodable
 from distrl.types import Task
 
 MAX_CHARACTERS: Final = 4_000
@@ -26,10 +27,10 @@ def final_state(task: Task, now: State) -> str:
     in_front = {"dialog": now.dialog, "loading": now.loading, "typed": now.typed, "toast": now.toast}
     kept |= {name: value for name, value in in_front.items() if value}
     kept["data"] = data = _changed(_start(task), now)
-    while len(text := json.dumps(kept, ensure_ascii=False)) > MAX_CHARACTERS:
+    while len(text := _as_text(kept)) > MAX_CHARACTERS:
         app, name = max(((app, name) for app in data for name in data[app]), key=lambda at: _size(data[at[0]][at[1]]))
         if data[app][name] == LEFT_OUT:
-            return json.dumps({"screen": now.screen}, ensure_ascii=False)
+            return _as_text({"screen": now.screen})
         data[app][name] = LEFT_OUT
     return text
 
@@ -51,4 +52,9 @@ def _start(task: Task) -> State:
 
 
 def _size(value: Value) -> int:
-    return len(json.dumps(value, ensure_ascii=False))
+    return len(_as_text(value))
+
+
+def _as_text(value: object) -> str:
+    """What a phone says of itself is untrusted, and may hold what no record can."""
+    return encodable(json.dumps(value, ensure_ascii=False))

@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import factories
@@ -27,6 +28,8 @@ from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.learner.verify import replay
+from distrl.runs import extent
+from distrl.runs.copy import copy
 from distrl.runs.recorded import join, recorded
 from distrl.stack import kafka
 from distrl.stack.part import Site
@@ -147,6 +150,51 @@ def test_a_copy_has_the_same_bits_under_the_same_offsets_and_goes_on(
     learn(other, UPDATES + 1)
     assert len(lineage(other)) == versions + 1
     assert len(lineage(run)) == versions, "the original is left alone"
+
+
+def test_a_run_that_goes_on_is_copied_as_it_was_and_goes_on_there(run: Config, other: Config) -> None:
+    before = replay(run).digests()
+
+    def meanwhile(topic: str, count: int) -> None:
+        if topic == "trajectories":  # those of the copy are whole
+            publish(run, range(3000, 3008), "trajectories")
+            learn(run, UPDATES + 2)
+
+    copy(run, open_store(run.store), other, open_store(other.store), meanwhile)
+    assert replay(run).digests() != before
+    assert replay(other, from_start=True).digests() == before
+    publish(other, range(2000, 2004), "trajectories")
+    learn(other, UPDATES + 1)
+
+
+def test_what_refers_to_a_version_that_the_copy_lacks_is_not_in_it_and_its_task_is_played_again(
+    run: Config, other: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run goes on between the two looks at its journal and at its versions."""
+    versions, ends_of = len(lineage(run)), extent._ends
+
+    def meanwhile(source: Config, topic: str) -> extent.Ends:
+        if topic == "versions" and len(lineage(run)) == versions:
+            publish(run, range(3000, 3004), "trajectories")
+            learn(run, UPDATES + 1)
+            made = trajectory(Screens(), 3005, store=open_store(run.store))
+            steps = tuple(replace(step, version=lineage(run)[-1].version) for step in made.steps)
+            late = replace(made, task=replace(made.task, task_id="task-5"), steps=steps)
+            with RecordProducer(run, "test") as producer:
+                producer.publish("trajectories", late.task_id, late).result(LIMIT_S)
+        return ends_of(source, topic)
+
+    monkeypatch.setattr(extent, "_ends", meanwhile)
+    copy(run, open_store(run.store), other, open_store(other.store), lambda topic, count: None)
+    assert len(lineage(run)) == versions + 1
+    assert len(lineage(other)) == versions
+    ours, theirs = held(run, "trajectories"), held(other, "trajectories")
+    assert len(theirs) == len(ours) - 1
+    assert theirs.items() <= ours.items()
+    with GroupOffsets(other) as group:
+        assert group.committed((0, 1)) == {1: 2}, "task-5 is the third of its partition"
+    learn(other, UPDATES + 1)
+    assert len(lineage(other)) == versions + 1
 
 
 def test_a_range_is_copied_without_a_journal(run: Config, other: Config, tmp_path: Path) -> None:

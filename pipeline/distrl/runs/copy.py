@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from distrl.appagent import identity
 from distrl.broker import topic_admin
-from distrl.broker.group import GroupOffsets, commit
-from distrl.broker.reader import LogReader, RawRecord, has_topic
+from distrl.broker.group import commit
+from distrl.broker.reader import RawRecord
 from distrl.broker.runs import run_names
 from distrl.config import Config
 from distrl.errors import BrokerError
+from distrl.runs.extent import LOG, extent_of
 from distrl.runs.mirror import Mirror
 from distrl.runs.named_objects import objects_of, read
 from distrl.runs.recorded import append, recorded
@@ -30,7 +31,6 @@ from distrl.types import Evaluation, ObjectRef
 AT_ONCE = 8
 """Objects copied side by side."""
 
-LOG = "trajectories"
 ORDER = (
     ("settings", False),
     ("demonstrations", True),
@@ -44,8 +44,6 @@ ORDER = (
 )
 """Topics in the order of copying, and whether others refer to their records by offset. Heartbeats are of the moment;
 snapshots and draws follow from the others, snapshots under the offsets that these have there."""
-YOUNG = ("figures",)
-"""Topics that a run of earlier software may lack."""
 
 OnTopic = Callable[[str, int], None]
 """Called with a topic's name and how many of its records are copied."""
@@ -67,7 +65,8 @@ def copy(
     on_topic: OnTopic,
     part: tuple[int, int] | None = None,
 ) -> Copied:
-    """Copy `source.run` to the broker and the store of `to`, whose `run` is the same.
+    """Copy `source.run` to the broker and the store of `to`, whose `run` is the same. What comes meanwhile, of a run
+    that goes on, is not in the copy.
 
     part: trajectories from this offset to before that one, with all demonstrations and no journal: data for another
     learner. Raises BrokerError if that broker has the run already, and BrokerError or StoreError where either side
@@ -80,23 +79,41 @@ def copy(
             "remove it there first (`distrl runs rm` with that broker's settings), or name another broker",
         )
     topic_admin.ensure(to)
-    objects = _Objects(from_store, to_store)
-    records = 0
-    with Mirror(to) as mirror, objects:
-        for topic, exact in ORDER if part is None else (("settings", False), ("demonstrations", False), (LOG, False)):
-            if topic == "versions":
-                objects.copy_own(source.run)
-            within = part if topic == LOG else None
-            if topic in YOUNG and not has_topic(source, topic):
-                continue
-            count = mirror.records(source, topic, objects.before(topic), exact=exact, part=within)
-            on_topic(topic, count)
-            records += count
-    if part is None:
-        copy_pruned(from_store, to_store, source.run)
-        _copy_group(source, to)
+    with Mirror(to) as mirror, _Objects(from_store, to_store) as objects:
+        if part is None:
+            records = _whole(source, to, mirror, objects, on_topic)
+            copy_pruned(from_store, to_store, source.run)
+        else:
+            records = _part(source, mirror, objects, on_topic, part)
     _record_what_differs(to)
     return Copied(records, objects.copied, objects.missing)
+
+
+def _whole(source: Config, to: Config, mirror: Mirror, objects: _Objects, on_topic: OnTopic) -> int:
+    """Copy a state of the run; returns how many records it has."""
+    objects.copy_own(source.run)  # first: a checkpoint refers to all that it has folded, which the extent has then
+    extent = extent_of(source)
+    total, again = 0, list[RawRecord]()
+    for topic, exact in ORDER:
+        if topic not in extent.ends:
+            continue
+        before = extent.noting(again) if topic == "tasks" else objects.before(topic)
+        count = mirror.records(source, topic, before, exact=exact, ends=extent.ends[topic])
+        on_topic(topic, count)
+        total += count
+    if resumed := extent.resumed(again):
+        commit(to, resumed)
+    return total
+
+
+def _part(source: Config, mirror: Mirror, objects: _Objects, on_topic: OnTopic, part: tuple[int, int]) -> int:
+    total = 0
+    for topic in ("settings", "demonstrations", LOG):
+        within = part if topic == LOG else None
+        count = mirror.records(source, topic, objects.before(topic), exact=False, part=within)
+        on_topic(topic, count)
+        total += count
+    return total
 
 
 class _Objects:
@@ -158,14 +175,6 @@ def _named(topic: str, raw: RawRecord) -> list[ObjectRef]:
     if isinstance(record, Evaluation) and record.version < 0 and SHA256.fullmatch(record.version_sha256):
         found.append(ObjectRef(identity.key(record.version_sha256), record.version_sha256, -1))
     return found
-
-
-def _copy_group(source: Config, to: Config) -> None:
-    """Give the workers' group of the copy the offsets that it has at the source."""
-    with LogReader(source, "tasks") as reader, GroupOffsets(source) as group:
-        found = group.committed(tuple(reader.ends))
-    if found:
-        commit(to, found)
 
 
 def _record_what_differs(to: Config) -> None:

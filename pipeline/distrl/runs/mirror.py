@@ -7,7 +7,7 @@ which no reader sees; the copy has one in the same place, since it writes the re
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from distrl.broker.connect import RETRY_PAUSE_S, admin, explain, failover_s
 from distrl.broker.fenced import FencedError, FencedProducer, Outgoing
 from distrl.broker.producer import RecordProducer
-from distrl.broker.reader import LogReader, RawRecord
+from distrl.broker.reader import LogReader, RawRecord, retained
 from distrl.broker.topic_admin import offsets
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
@@ -53,15 +53,24 @@ class Mirror:
         self._plain.close(self._to.kafka.connect_timeout_s)
 
     def records(
-        self, source: Config, topic: str, before: OnBatch, *, exact: bool, part: tuple[int, int] | None = None
+        self,
+        source: Config,
+        topic: str,
+        before: OnBatch,
+        *,
+        exact: bool,
+        ends: Mapping[int, int] | None = None,
+        part: tuple[int, int] | None = None,
     ) -> int:
-        """Copy every retained record of `topic`, calling `before` with each batch first. Returns how many.
+        """Copy the retained records of `topic`, calling `before` with each batch first. Returns how many.
 
-        exact: under the same offsets, else only in the same order. part: first offset and the one to end before, if not
-        all. Raises BrokerError where offsets cannot be the same, or the source does not have `part`.
+        exact: under the same offsets, else only in the same order. ends: partition -> the offset to end before; the
+        end of today if None. part: first offset and the one to end before, if not all. Raises BrokerError where offsets
+        cannot be the same, or the source does not have `part`.
         """
-        with LogReader(source, topic) as whole:
-            first, ends = dict(whole.next_offsets), dict(whole.ends)
+        there = retained(source, topic)
+        first = {partition: begin for partition, (begin, _) in there.items()}
+        ends = {partition: end for partition, (_, end) in there.items()} if ends is None else ends
         if part is not None:
             first, ends = dict.fromkeys(first, part[0]), {each: min(end, part[1]) for each, end in ends.items()}
         if exact:

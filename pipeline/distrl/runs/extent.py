@@ -1,0 +1,141 @@
+"""How far each topic of a run is copied: to a state in which the run was, though it goes on meanwhile.
+
+Topics refer to each other, so their ends are captured one after the other: what refers to others first, what it refers
+to after it. Two refer to each other, and are cut:
+
+- `versions` before the first one that an update behind the captured end of the journal has made;
+- `trajectories` before the first one, behind all that the journal folds, that acts under a version that is cut off. The
+  tasks of those that are cut off are played again, where the copy goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from distrl.broker.group import GroupOffsets
+from distrl.broker.reader import LogReader, RawRecord, decoded, has_topic, retained
+from distrl.broker.topics import topic_name
+from distrl.config import Config
+from distrl.errors import WireError
+from distrl.types import Trajectory, Update, Version
+
+LOG: Final = "trajectories"
+REFERRING: Final = ("settings", "evaluations", "figures", "trajectories.dlq")
+"""Topics that others do not refer to."""
+REFERRED: Final = ("demonstrations", "tasks")
+"""Topics that refer to no other."""
+
+R = TypeVar("R", Update, Version)
+
+Ends = Mapping[int, int]
+"""Partition -> the offset to end before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    ends: Mapping[str, Ends]
+    """By topic; those that the run does not have are left out."""
+    committed: Ends
+    """The workers' next offset in `tasks`."""
+    cut: frozenset[bytes]
+    """Keys of the trajectories that are cut off: ids of tasks that the workers' group has passed, and that the copy has
+    no trajectory of."""
+
+    def noting(self, again: list[RawRecord]) -> Callable[[list[RawRecord]], None]:
+        """What adds to `again` the records of `tasks` whose trajectories are cut off."""
+        return lambda batch: again.extend(raw for raw in batch if raw.key in self.cut)
+
+    def resumed(self, again: Iterable[RawRecord]) -> Ends:
+        """Where the group goes on: at `committed`, or at the first of the tasks that are played again."""
+        found = dict(self.committed)
+        for raw in again:
+            at = raw.position
+            found[at.partition] = min(found.get(at.partition, at.offset), at.offset)
+        return found
+
+
+def extent_of(source: Config) -> Extent:
+    """Capture the ends. Checkpoints are to be copied before this, as they refer to all. Raises BrokerError."""
+    ends = {topic: _ends(source, topic) for topic in REFERRING if has_topic(source, topic)}
+    ends["updates"] = _ends(source, "updates")
+    last = _last_line(_records(source, "updates", ends["updates"]))
+    ends["versions"] = _ends(source, "versions")
+    behind = _first_of_later(_records(source, "versions", ends["versions"]), last)
+    ends["versions"] = {**ends["versions"], **behind}
+    newest = max(
+        (each.version for each in _decoded(_records(source, "versions", ends["versions"]), Version)), default=-1
+    )
+    with GroupOffsets(source) as group:
+        committed = group.committed(tuple(_ends(source, "tasks")))
+    ends[LOG], cut = _trajectories(source, last, newest)
+    ends |= {topic: _ends(source, topic) for topic in REFERRED}
+    return Extent(ends, committed, cut)
+
+
+def _trajectories(source: Config, last: Update | None, newest: int) -> tuple[Ends, frozenset[bytes]]:
+    """Where trajectories end, and the keys of those behind."""
+    kept, cut, found = retained(source, LOG), set[bytes](), dict[int, int]()
+    ends = {partition: end for partition, (_, end) in kept.items()}
+    name, marks = topic_name(source.run, LOG), () if last is None else last.watermarks
+    folded = {mark.partition: mark.offset for mark in marks if mark.topic == name}
+    first = {partition: min(max(folded.get(partition, 0), begin), end) for partition, (begin, end) in kept.items()}
+    for raw in _records(source, LOG, ends, first):
+        at = raw.position
+        if at.partition not in found:
+            with suppress(WireError):  # the learner dead-letters it, whatever it named
+                if _newest_named(decoded(raw, Trajectory)) > newest:
+                    found[at.partition] = at.offset
+        if at.partition in found and raw.key is not None:
+            cut.add(raw.key)
+    return {**ends, **found}, frozenset(cut)
+
+
+def _newest_named(trajectory: Trajectory) -> int:
+    return max((step.version for step in trajectory.steps), default=trajectory.task.fed_version)
+
+
+def _last_line(raws: Iterable[RawRecord]) -> Update | None:
+    """The line that says where the journal is; None before the first. One that follows lost lines is none."""
+    last: Update | None = None
+    for line in _decoded(raws, Update):
+        if line.u <= _folded(last) + 1:
+            last = line
+    return last
+
+
+def _folded(last: Update | None) -> int:
+    """The number of the last update; -1 before the first."""
+    if last is None:
+        return -1
+    return last.u - 1 if last.void else last.u
+
+
+def _first_of_later(raws: Iterable[RawRecord], last: Update | None) -> Ends:
+    """Partition -> the offset of the first version that no line of the journal up to `last` has made."""
+    given = -1 if last is None else last.version
+    found: dict[int, int] = {}
+    for raw in raws:
+        with suppress(WireError):
+            version = decoded(raw, Version)
+            if version.version > given and version.update > _folded(last):
+                found.setdefault(raw.position.partition, raw.position.offset)
+    return found
+
+
+def _decoded(raws: Iterable[RawRecord], kind: type[R]) -> Iterable[R]:
+    for raw in raws:
+        with suppress(WireError):
+            yield decoded(raw, kind)
+
+
+def _ends(source: Config, topic: str) -> Ends:
+    return {partition: end for partition, (_, end) in retained(source, topic).items()}
+
+
+def _records(source: Config, topic: str, ends: Ends, start: Ends | None = None) -> Iterable[RawRecord]:
+    with LogReader(source, topic, start) as reader:
+        for batch in reader.to_end():
+            yield from (raw for raw in batch if raw.position.offset < ends[raw.position.partition])

@@ -8,18 +8,22 @@ import subprocess
 import sys
 import time
 import uuid
+from contextlib import closing
 from pathlib import Path
 
 import factories
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from distrl.broker import topic_admin
+from distrl.broker.connect import settings as client_settings
+from distrl.broker.group import workers_group
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.runs import run_names
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config, load, with_run
+from distrl.errors import BrokerError
 from distrl.runs.overview import overview
 from distrl.runs.recorded import join, recorded
 from distrl.runs.remove import named, remove
@@ -213,6 +217,23 @@ def test_a_removed_runs_adapter_goes_though_another_run_has_the_same_bytes_under
     with pytest.raises(MissingObjectError):
         store.get(mine)
     assert store.get(theirs) == b"weights"
+
+
+def test_a_run_with_a_worker_keeps_all_that_it_has_whatever_the_clock_says(config: Config) -> None:
+    """The broker knows who is in the group; that nobody was alive may be the mistake of a clock."""
+    store = open_store(config.store)
+    store.put_named(f"runs/{config.run}/note", b"x")
+    own = {"group.id": workers_group(config), "enable.auto.commit": False}
+    with closing(Consumer(client_settings(config.kafka, "test", own))) as worker:
+        worker.subscribe([topic_name(config.run, "tasks")])
+        deadline = time.monotonic() + LIMIT_S
+        while not worker.assignment():
+            assert time.monotonic() < deadline
+            worker.poll(0.1)
+        with pytest.raises(BrokerError, match="group"):
+            remove(config, store, [], with_shared=True)
+    assert store.get_named(f"runs/{config.run}/note") == b"x"
+    assert config.run in run_names(config)
 
 
 def test_an_interrupted_removal_goes_on(config: Config) -> None:

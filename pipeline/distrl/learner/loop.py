@@ -43,7 +43,7 @@ from distrl.learner.skipped import SkippedRecords
 from distrl.learner.traces import UpdateTraces
 from distrl.retry import StoppedError, retry
 from distrl.runs.settings import learning_fingerprint
-from distrl.store.objects import MissingObjectError, ObjectStore
+from distrl.store.objects import CorruptObjectError, MissingObjectError, ObjectStore
 from distrl.telemetry.logs import about
 from distrl.telemetry.monitor import Reporter
 from distrl.telemetry.tracing import Tracer
@@ -248,7 +248,7 @@ class Loop:
             with self._metrics.spending(FOLDING):
                 metrics = self._leader.fold(window, update)
             self._metrics.folded(metrics, window, update)
-        except MissingObjectError as error:
+        except (MissingObjectError, CorruptObjectError) as error:
             raise naming_records(error, [*window, *self._state.held()]) from None
 
     def _publish(self) -> None:

@@ -1,4 +1,4 @@
-"""Skip one record for good, where an object that it names is lost for good.
+"""Skip one record for good, where an object that it names is lost or damaged for good.
 
 A journal line names the record and makes every update from the one that folded it void. A running learner is fenced
 and must be started again: it goes back to before that update and folds the log again without the record. Every later
@@ -25,12 +25,16 @@ from distrl.learner.journal_writer import JournalWriter
 from distrl.learner.reading import TOPICS
 from distrl.learner.recover import log_of, manifests, refuse_other_journal
 from distrl.learner.state import needed
+from distrl.runs.named_objects import screens_of
 from distrl.runs.settings import learning_fingerprint
-from distrl.store.objects import MissingObjectError, open_store
+from distrl.store.objects import CorruptObjectError, MissingObjectError, open_store
 from distrl.types import LoggedTrajectory, Skipped, Update
 
 PLACE: Final = re.compile(rf"({'|'.join(TOPICS)})/([0-9]{{1,9}})/([0-9]{{1,18}})")
 COMMAND: Final = "distrl skip"
+
+Unusable = MissingObjectError | CorruptObjectError
+"""An object that is gone, or is not what records say of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +48,13 @@ class SkippedFrom:
     """How many updates became void and will be folded again."""
 
 
-def naming_records(error: MissingObjectError, held: Iterable[LoggedTrajectory]) -> MissingObjectError:
+def naming_records(error: Unusable, held: Iterable[LoggedTrajectory]) -> Unusable:
     """`error` with the records of `held` that need the object, and the command that skips one."""
     key = error.where.removeprefix("object ")
-    named = [each.position for each in held if any(step.screenshot.key == key for step in each.trajectory.steps)]
+    named = [each.position for each in held if any(screen.key == key for screen in screens_of(each.trajectory))]
     places = [f"{place.topic.rpartition('.')[2]}/{place.partition}/{place.offset}" for place in named]
     command = f"{COMMAND} {places[0] if places else 'TOPIC/PARTITION/OFFSET'} --reason WHY"
-    return MissingObjectError(
+    return type(error)(
         error.where,
         f"{error.what}; needed by {', '.join(places)}",
         f"{error.hint}; if it is gone for good: {command}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from distrl.broker.reader import RawRecord, decoded
 from distrl.broker.topics import TOPICS
 from distrl.errors import WireError
+from distrl.store.folders import ADAPTERS, SCREENSHOTS, Folder
 from distrl.store.objects import is_reference
 from distrl.types import Evaluation, ObjectRef, Record, Trajectory, Version
 
@@ -34,12 +35,20 @@ def screens_of(trajectory: Trajectory) -> list[ObjectRef]:
 
 
 def objects_of(record: Naming) -> list[ObjectRef]:
-    """The screenshots or the adapter that `record` names; none whose reference is no valid one."""
+    """The screenshots or the adapter that `record` names, by their content.
+
+    Records are untrusted, and what they name is deleted and written over: nothing that lies elsewhere is theirs.
+    """
     match record:
         case Version():
-            found = [record.adapter]
+            folder, found = ADAPTERS, [record.adapter]
         case Evaluation():
-            found = screens_of(record.trajectory)
+            folder, found = SCREENSHOTS, screens_of(record.trajectory)
         case Trajectory():
-            found = screens_of(record)
-    return [ref for ref in found if is_reference(ref)]
+            folder, found = SCREENSHOTS, screens_of(record)
+    return [ref for ref in found if is_reference(ref) and _is_by_content(ref, folder)]
+
+
+def _is_by_content(ref: ObjectRef, folder: Folder) -> bool:
+    path, _, name = ref.key.rpartition("/")
+    return path.partition("/")[0] == folder.name and name.partition(".")[0] == ref.sha256

@@ -1,4 +1,5 @@
-"""Removes a run: first its objects, then its topics, so that an interrupted removal can be repeated."""
+"""Removes a run: first its workers' group, which the broker refuses while a worker lives, then its objects, then its
+topics, so that an interrupted removal can be repeated."""
 
 from __future__ import annotations
 
@@ -16,12 +17,13 @@ from distrl.types import ObjectRef
 
 
 def remove(config: Config, store: ObjectStore, others: Iterable[str], *, with_shared: bool) -> int:
-    """Delete `config.run`: its checkpoints and verdicts in the store, the workers' group, the topics.
+    """Delete `config.run`: the workers' group, its checkpoints and verdicts in the store, the topics.
 
     with_shared: also the adapters and screenshots that its records name, but for those that a record of `others`, runs
     on this broker, names by the same key. Returns how many objects were deleted. Raises BrokerError, StoreError;
     repeating it goes on.
     """
+    delete_group(config)
     deleted = 0
     if with_shared:
         doomed = {ref.key for ref in named(config)}
@@ -35,7 +37,6 @@ def remove(config: Config, store: ObjectStore, others: Iterable[str], *, with_sh
         for key in list(store.list(f"{folder.of(config.run)}/")):
             store.delete(key)
             deleted += 1
-    delete_group(config)
     delete_topics(config)
     return deleted
 

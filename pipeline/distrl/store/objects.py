@@ -139,9 +139,7 @@ def verified(ref: ObjectRef, data: bytes, store: str) -> bytes:
 
 
 def corrupt(ref: ObjectRef, what: str, store: str) -> CorruptObjectError:
-    return CorruptObjectError(
-        f"object {ref.key}", f"{what} ({store})", "restore it from a copy, or delete what refers to it"
-    )
+    return CorruptObjectError(f"object {ref.key}", f"{what} ({store})", "restore it from a copy")
 
 
 def missing(key: str, store: str) -> MissingObjectError:

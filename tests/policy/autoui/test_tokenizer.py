@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 from distrl.errors import PolicyError
 from distrl.policy.autoui.tokenizer import END, SINGLES, UNKNOWN, WordTokenizer
@@ -124,3 +126,11 @@ def test_a_swipe_becomes_the_canonical_one_of_its_direction(x0: float, y0: float
     assert found.lift is not None
     along = (found.lift.x - found.touch.x) * (x1 - x0) + (found.lift.y - found.touch.y) * (y1 - y0)
     assert along >= 0
+
+
+@pytest.mark.parametrize("x", [math.nan, math.inf, -math.inf])
+def test_a_tap_at_no_point_is_refused_as_what_it_is(x: float) -> None:
+    """A record can hold one, and a prompt repeats the last actions."""
+    nowhere = Action(ActionKind.TAP, touch=Point(x, 0.5))
+    with pytest.raises(PolicyError, match="has the point"):
+        CODEC.encode_prompt("turn on wifi", [nowhere])

@@ -12,6 +12,7 @@ words are ever looked up for text, so an instruction that says "<tap>" or "x3" c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
@@ -88,6 +89,7 @@ class WordTokenizer:
         """What the policy reads beside the screen: the instruction and the last two of `previous` (oldest first).
 
         Unknown words read <unk>; an instruction that is too long loses its last words. At most `prompt_length` ids.
+        Raises PolicyError for a tap with a coordinate that is no number.
         """
         recent = [None] * PREVIOUS_ACTIONS + list(previous)
         tail = [i for action in recent[-PREVIOUS_ACTIONS:] for i in (self._ids["<prev>"], *self._mention(action))]
@@ -160,6 +162,9 @@ class WordTokenizer:
         return [self._ids["<invalid>"]] if body is None else body[: self.action_length]
 
     def _cell(self, point: Point) -> tuple[int, int]:
+        """Raises PolicyError for a point that is none, which a record can hold."""
+        if not (math.isfinite(point.x) and math.isfinite(point.y)):
+            raise PolicyError("an action", f"has the point ({point.x}, {point.y})", "use coordinates from 0 to 1")
         column = min(max(int(point.x * self.columns), 0), self.columns - 1)
         row = min(max(int(point.y * self.rows), 0), self.rows - 1)
         return self._ids[f"x{column}"], self._ids[f"y{row}"]

@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+from distrl.errors import WireError
+from distrl.learner.reading import refuse_unread
 from distrl.learner.skipped import SkippedRecords
 from distrl.types import LogPosition, PutAside, Update, Watermark
 
@@ -28,6 +33,17 @@ def test_an_update_names_what_lies_before_its_watermarks_once() -> None:
     skipped.journalled(Update(1, marks, "f", 0, due))
     assert skipped.due((Watermark("t", 0, 40),)) == (PutAside("t", 0, (30,)),)
     assert not skipped.add(at(19))
+
+
+def test_what_the_journal_is_past_and_does_not_name_was_read_by_another_version() -> None:
+    """Folding its update again without it would fork the run; where the line says nothing of its records, who knows."""
+    skipped = SkippedRecords([replace(update(0, 10), window_sha256="ab"), replace(update(1, 20), window_sha256="cd")])
+    assert not skipped.add(at(12))
+    assert skipped.add(at(25))
+    refuse_unread(skipped, replace(update(0, 10), window_sha256="ab"))
+    refuse_unread(skipped, update(1, 20))
+    with pytest.raises(WireError, match=r"t\[0\] offset 12: update 1 folded this record, and this version"):
+        refuse_unread(skipped, replace(update(1, 20), window_sha256="cd"))
 
 
 def test_a_run_begins_with_nothing() -> None:

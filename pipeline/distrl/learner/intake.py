@@ -15,7 +15,7 @@ from distrl.config import Config
 from distrl.errors import StoreError, WireError
 from distrl.learner.fold import is_usable
 from distrl.learner.pending import PendingLog
-from distrl.learner.reading import TOPICS, starts, take, unsupported
+from distrl.learner.reading import TOPICS, refuse_unread, starts, take, unsupported
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState
 from distrl.types import ObjectRef, Trajectory, Update, Watermark
@@ -78,12 +78,14 @@ class Intake:
 
     def read_window(self, update: Update, stop: threading.Event) -> str | None:
         """Read until the records that `update` folds are pending, or `stop`. Returns why the log cannot have them, or
-        None."""
+        None. Raises WireError where this version cannot decode one of them."""
         while not self._pending_log.reaches(update.watermarks) and not stop.is_set():
             ended = all(reader.caught_up for reader in self._readers)
             if not self.read() and ended and not self._pending_log.reaches(update.watermarks):
                 return unsupported(self._pending_log, update, ended=True)
-        return unsupported(self._pending_log, update, ended=False)
+        if (why := unsupported(self._pending_log, update, ended=False)) is None:
+            refuse_unread(self._skipped, update)
+        return why
 
     def waits_for_dead_letters(self, watermarks: Sequence[Watermark]) -> bool:
         """Whether a bad record before `watermarks` has no acknowledged dead letter yet: journalling past it would lose

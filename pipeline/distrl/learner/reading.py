@@ -99,6 +99,19 @@ def unsupported(pending_log: PendingLog, update: Update, *, ended: bool) -> str 
     return None
 
 
+def refuse_unread(skipped: SkippedRecords, update: Update) -> None:
+    """Raises WireError where `update`, whose records the log holds, folded one that this reader cannot decode: to fold
+    it again without that record would fork the run. Lines that say nothing of their records are of before, when such
+    ones were not named either."""
+    if update.window_sha256 and (found := skipped.unread(update.watermarks)):
+        at = found[0]
+        raise WireError(
+            f"{at.topic}[{at.partition}] offset {at.offset}",
+            f"update {update.u} folded this record, and this version of DistRL cannot decode it",
+            "use the version with which the run went on last, or a newer one",
+        )
+
+
 def not_the_log(config: Config, why: str) -> BrokerError:
     """The error for those who only read: going back to what journal and log support is up to the learner."""
     return BrokerError(

@@ -28,6 +28,7 @@ class SkippedRecords:
         }
         self._journalled = _marks(journalled[-1].watermarks) if journalled else {}
         self._new: list[LogPosition] = []
+        self._unread: list[LogPosition] = []
 
     def skips(self, position: LogPosition) -> bool:
         """Whether the journal names this record as undecodable; it must not be folded."""
@@ -38,11 +39,18 @@ class SkippedRecords:
         return position in self._places and (position, hashlib.sha256(value or b"").hexdigest()) in self._left_out
 
     def add(self, position: LogPosition) -> bool:
-        """Note a record that cannot be decoded. False where the journal is past it: it was noted before."""
+        """Note a record that cannot be decoded. False where the journal is past it and does not name it: the reader
+        that journalled it could decode it."""
         if _before(position, self._journalled):
+            self._unread.append(position)
             return False
         self._new.append(position)
         return True
+
+    def unread(self, watermarks: Iterable[Watermark]) -> list[LogPosition]:
+        """Records before `watermarks` that another reader could decode."""
+        marks = _marks(watermarks)
+        return [position for position in self._unread if _before(position, marks)]
 
     def due(self, watermarks: Iterable[Watermark]) -> tuple[PutAside, ...]:
         """The new records before `watermarks`, which their update must name."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 
 from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import history as read_history
@@ -20,7 +20,7 @@ from distrl.errors import WireError
 from distrl.learner.pending import PendingLog
 from distrl.learner.publish import refuse_other_weights
 from distrl.learner.ranks import Leader
-from distrl.learner.reading import TOPICS, not_the_log, pending_log_at, starts, take, unsupported
+from distrl.learner.reading import TOPICS, not_the_log, pending_log_at, refuse_unread, starts, take, unsupported
 from distrl.learner.recover import Recovered, recover, unfolded
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState
@@ -96,7 +96,7 @@ def windows(
 
     pending_log: at `begin`, the watermarks before the first update; at each yield it holds what was read past the
     window. skipped: records left out by `distrl skip`. Raises BrokerError where the log no longer holds the records
-    that an update folded.
+    that an update folded, and WireError where they are of a newer version than this reader.
     """
     skipped_records = SkippedRecords(updates, skipped)
     with ExitStack() as stack:
@@ -109,6 +109,7 @@ def windows(
                     break
             if (why := unsupported(pending_log, update, ended=True)) is not None:
                 raise not_the_log(config, why)
+            refuse_unread(skipped_records, update)
             window = pending_log.window(update.watermarks)
             pending_log.folded(update.watermarks)
             yield update, window
@@ -118,6 +119,8 @@ def _take(reader: LogReader, pending_log: PendingLog, skipped: SkippedRecords) -
     batch = [] if reader.caught_up else reader.read(READ_S)
     with gc_paused():
         for raw in batch:
-            with suppress(WireError):  # the learner that met it skipped it
+            try:
                 take(raw, pending_log, skipped)
+            except WireError:
+                skipped.add(raw.position)
     return len(batch)

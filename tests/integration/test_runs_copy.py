@@ -152,28 +152,13 @@ def test_a_copy_has_the_same_bits_under_the_same_offsets_and_goes_on(
     assert len(lineage(run)) == versions, "the original is left alone"
 
 
-def test_a_run_that_goes_on_is_copied_as_it_was_and_goes_on_there(run: Config, other: Config) -> None:
-    before = replay(run).digests()
-
-    def meanwhile(topic: str, count: int) -> None:
-        if topic == "trajectories":  # those of the copy are whole
-            publish(run, range(3000, 3008), "trajectories")
-            learn(run, UPDATES + 2)
-
-    copy(run, open_store(run.store), other, open_store(other.store), meanwhile)
-    assert replay(run).digests() != before
-    assert replay(other, from_start=True).digests() == before
-    publish(other, range(2000, 2004), "trajectories")
-    learn(other, UPDATES + 1)
-
-
-def test_what_refers_to_a_version_that_the_copy_lacks_is_not_in_it_and_its_task_is_played_again(
+def test_a_run_that_goes_on_is_copied_as_it_was_at_one_moment_and_goes_on_there(
     run: Config, other: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run goes on between the two looks at its journal and at its versions."""
-    versions, ends_of = len(lineage(run)), extent._ends
+    """It learns between the looks at its journal and at its versions, and again once its trajectories are copied."""
+    before, versions, ends_of = replay(run).digests(), len(lineage(run)), extent._ends
 
-    def meanwhile(source: Config, topic: str) -> extent.Ends:
+    def between_looks(source: Config, topic: str) -> extent.Ends:
         if topic == "versions" and len(lineage(run)) == versions:
             publish(run, range(3000, 3004), "trajectories")
             learn(run, UPDATES + 1)
@@ -184,15 +169,20 @@ def test_what_refers_to_a_version_that_the_copy_lacks_is_not_in_it_and_its_task_
                 producer.publish("trajectories", late.task_id, late).result(LIMIT_S)
         return ends_of(source, topic)
 
-    monkeypatch.setattr(extent, "_ends", meanwhile)
-    copy(run, open_store(run.store), other, open_store(other.store), lambda topic, count: None)
-    assert len(lineage(run)) == versions + 1
-    assert len(lineage(other)) == versions
+    def after(topic: str, count: int) -> None:
+        if topic == "trajectories":
+            publish(run, range(3010, 3018), "trajectories")
+            learn(run, UPDATES + 3)
+
+    monkeypatch.setattr(extent, "_ends", between_looks)
+    copy(run, open_store(run.store), other, open_store(other.store), after)
+    assert (len(lineage(run)), len(lineage(other))) == (versions + 3, versions)
+    assert replay(other, from_start=True).digests() == before
     ours, theirs = held(run, "trajectories"), held(other, "trajectories")
-    assert len(theirs) == len(ours) - 1
     assert theirs.items() <= ours.items()
+    assert len(theirs) == len(ours) - 9, "what acts under a version that the copy lacks, and what came after"
     with GroupOffsets(other) as group:
-        assert group.committed((0, 1)) == {1: 2}, "task-5 is the third of its partition"
+        assert group.committed((0, 1)) == {1: 2}, "task-5 is the third of its partition, and is played again"
     learn(other, UPDATES + 1)
     assert len(lineage(other)) == versions + 1
 

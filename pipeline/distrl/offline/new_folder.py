@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from distrl.errors import ConfigError, StoreError
+from distrl.store.directory import sync
 
 MANIFEST: Final = "manifest.json"
 """What is in it, by which it is known for one of ours; its "format" names who wrote it."""
@@ -70,7 +71,7 @@ class NewFolder:
         refuse_folder(self.place, self._form, self._force)  # again: an export takes long
         if not self._at.exists():
             self.partial.rename(self._at)  # fails where something has come to be there meanwhile
-            _sync(self._at.parent)
+            sync(self._at.parent)
             return
         self._at.rename(self._old)
         try:
@@ -78,7 +79,7 @@ class NewFolder:
         except BaseException:
             self._old.rename(self._at)
             raise
-        _sync(self._at.parent)  # before the old one goes: a power cut leaves one of them
+        sync(self._at.parent)  # before the old one goes: a power cut leaves one of them
         shutil.rmtree(self._old, ignore_errors=True)
 
     def not_written(self, error: OSError) -> StoreError:
@@ -114,15 +115,7 @@ def _sync_all(folder: Path) -> None:
     """On the disk before the folder has its name: a power cut would else leave empty files under it."""
     for base, _, files in os.walk(folder):
         for path in (*(Path(base, name) for name in files), Path(base)):
-            _sync(path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            sync(path)
 
 
 def _other(place: Path, form: FolderFormat) -> str | None:

@@ -10,12 +10,13 @@ to after it. Two refer to each other, and are cut:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from distrl.broker.group import GroupOffsets
+from distrl.broker.journal import History
 from distrl.broker.reader import LogReader, RawRecord, decoded, has_topic, retained
 from distrl.broker.topics import topic_name
 from distrl.config import Config
@@ -27,8 +28,6 @@ REFERRING: Final = ("settings", "evaluations", "figures", "trajectories.dlq")
 """Topics that others do not refer to."""
 REFERRED: Final = ("demonstrations", "tasks")
 """Topics that refer to no other."""
-
-R = TypeVar("R", Update, Version)
 
 Ends = Mapping[int, int]
 """Partition -> the offset to end before."""
@@ -61,25 +60,35 @@ def extent_of(source: Config) -> Extent:
     """Capture the ends. Checkpoints are to be copied before this, as they refer to all. Raises BrokerError."""
     ends = {topic: _ends(source, topic) for topic in REFERRING if has_topic(source, topic)}
     ends["updates"] = _ends(source, "updates")
-    last = _last_line(_records(source, "updates", ends["updates"]))
-    ends["versions"] = _ends(source, "versions")
-    behind = _first_of_later(_records(source, "versions", ends["versions"]), last)
-    ends["versions"] = {**ends["versions"], **behind}
-    newest = max(
-        (each.version for each in _decoded(_records(source, "versions", ends["versions"]), Version)), default=-1
-    )
+    journal = History.of(_lines(_records(source, "updates", ends["updates"])))
+    ends["versions"], newest = _versions(source, journal)
     with GroupOffsets(source) as group:
         committed = group.committed(tuple(_ends(source, "tasks")))
-    ends[LOG], cut = _trajectories(source, last, newest)
+    ends[LOG], cut = _trajectories(source, journal, newest)
     ends |= {topic: _ends(source, topic) for topic in REFERRED}
     return Extent(ends, committed, cut)
 
 
-def _trajectories(source: Config, last: Update | None, newest: int) -> tuple[Ends, frozenset[bytes]]:
+def _versions(source: Config, journal: History) -> tuple[Ends, int]:
+    """Where versions end, which is before the first one that no line of `journal` has made, and the newest until there;
+    -1 for none."""
+    ends, found, newest = _ends(source, "versions"), dict[int, int](), -1
+    for raw in _records(source, "versions", ends):
+        at = raw.position
+        with suppress(WireError):
+            version = decoded(raw, Version)
+            if version.version > journal.version and version.update >= len(journal.updates):
+                found.setdefault(at.partition, at.offset)
+            if at.partition not in found:
+                newest = max(newest, version.version)
+    return {**ends, **found}, newest
+
+
+def _trajectories(source: Config, journal: History, newest: int) -> tuple[Ends, frozenset[bytes]]:
     """Where trajectories end, and the keys of those behind."""
     kept, cut, found = retained(source, LOG), set[bytes](), dict[int, int]()
     ends = {partition: end for partition, (_, end) in kept.items()}
-    name, marks = topic_name(source.run, LOG), () if last is None else last.watermarks
+    name, marks = topic_name(source.run, LOG), journal.updates[-1].watermarks if journal.updates else ()
     folded = {mark.partition: mark.offset for mark in marks if mark.topic == name}
     first = {partition: min(max(folded.get(partition, 0), begin), end) for partition, (begin, end) in kept.items()}
     for raw in _records(source, LOG, ends, first):
@@ -97,45 +106,17 @@ def _newest_named(trajectory: Trajectory) -> int:
     return max((step.version for step in trajectory.steps), default=trajectory.task.fed_version)
 
 
-def _last_line(raws: Iterable[RawRecord]) -> Update | None:
-    """The line that says where the journal is; None before the first. One that follows lost lines is none."""
-    last: Update | None = None
-    for line in _decoded(raws, Update):
-        if line.u <= _folded(last) + 1:
-            last = line
-    return last
-
-
-def _folded(last: Update | None) -> int:
-    """The number of the last update; -1 before the first."""
-    if last is None:
-        return -1
-    return last.u - 1 if last.void else last.u
-
-
-def _first_of_later(raws: Iterable[RawRecord], last: Update | None) -> Ends:
-    """Partition -> the offset of the first version that no line of the journal up to `last` has made."""
-    given = -1 if last is None else last.version
-    found: dict[int, int] = {}
+def _lines(raws: Iterable[RawRecord]) -> Iterator[Update]:
     for raw in raws:
         with suppress(WireError):
-            version = decoded(raw, Version)
-            if version.version > given and version.update > _folded(last):
-                found.setdefault(raw.position.partition, raw.position.offset)
-    return found
-
-
-def _decoded(raws: Iterable[RawRecord], kind: type[R]) -> Iterable[R]:
-    for raw in raws:
-        with suppress(WireError):
-            yield decoded(raw, kind)
+            yield decoded(raw, Update)
 
 
 def _ends(source: Config, topic: str) -> Ends:
     return {partition: end for partition, (_, end) in retained(source, topic).items()}
 
 
-def _records(source: Config, topic: str, ends: Ends, start: Ends | None = None) -> Iterable[RawRecord]:
+def _records(source: Config, topic: str, ends: Ends, start: Ends | None = None) -> Iterator[RawRecord]:
     with LogReader(source, topic, start) as reader:
         for batch in reader.to_end():
             yield from (raw for raw in batch if raw.position.offset < ends[raw.position.partition])

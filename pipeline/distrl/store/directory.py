@@ -122,7 +122,7 @@ class DirectoryStore:
             except BaseException:
                 Path(hidden).unlink(missing_ok=True)
                 raise
-            _sync_folder(path.parent)
+            sync(path.parent)  # the rename, too
         except OSError as error:
             raise self._failed(error, f"{path} cannot be written") from None
 
@@ -134,9 +134,9 @@ class DirectoryStore:
         )
 
 
-def _sync_folder(folder: Path) -> None:
-    """Sync the rename itself to disk, without which a power loss may undo it."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Sync a file to disk, or a folder: the names in it, without which a power loss may undo a rename."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

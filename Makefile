@@ -29,7 +29,7 @@ $(READY): requirements.lock pyproject.toml
 	@if [ ! -x $(BIN)/python ]; then echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); fi
 	@if command -v uv >/dev/null 2>&1; then UV=uv; else $(BIN)/python -m pip install --quiet 'uv>=0.5'; UV=$(BIN)/uv; fi; \
 	  echo "installing the locked dependencies (about 5 GB with torch on Linux)"; \
-	  $$UV pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock && \
+	  $$UV pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r requirements.lock && \
 	  $$UV pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
@@ -42,7 +42,7 @@ test: $(READY)
 
 # The pages of `distrl view` in the Chromium of this machine (CHROMIUM= names another); pictures go to out/browser.
 test-browser: $(READY)
-	$(if $(CHROMIUM),CHROMIUM=$(CHROMIUM)) $(BIN)/python -m pytest tests/view/browser -m browser
+	$(if $(CHROMIUM),CHROMIUM=$(CHROMIUM)) $(BIN)/python -m pytest tests/view/browser -m browser --numprocesses 2
 
 # On the cluster that KUBECONFIG names, whose nodes can pull K8S_IMAGE; else, as root, on a node of its own.
 test-k8s: $(READY)

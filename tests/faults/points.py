@@ -17,6 +17,7 @@ from distrl.broker import fenced
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.errors import StoreError
+from distrl.learner import loop
 from distrl.rollout.episode import SYSTEM_CLOCK
 from distrl.store.directory import DirectoryStore
 from distrl.store.s3 import S3Store
@@ -172,6 +173,11 @@ def half_an_upload(nth: int) -> None:
     HTTPConnection.putrequest, HTTPConnection.send = noting, sending  # type: ignore[method-assign]
 
 
+def reads_few_ahead(nth: int) -> None:
+    """No place to die at: the learner stops reading with `nth` pending records, of which it takes thousands."""
+    loop.READ_AHEAD = nth
+
+
 # The worker: screenshots, record, acknowledgement, commit.
 
 
@@ -254,6 +260,7 @@ POINTS: dict[str, Callable[[int], None]] = {
         checkpoint_before_its_version,
         uploading_beside_an_update,
         half_an_upload,
+        reads_few_ahead,
         letter_written,
         screenshot_stored,
         before_record,

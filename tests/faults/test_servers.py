@@ -77,11 +77,40 @@ def test_a_learner_whose_store_is_away_pauses_and_reads_on(run: LiveRun, s3: str
     run.servers.kill(s3)
     run.record(trajectories=3 * PER_UPDATE)
     run.until("the learner to say so", lambda: "waiting for the store" in learner.said())
-    run.until("it to read on", lambda: run.beats("learner", learner)[-1].metrics["pending"] >= PER_UPDATE)
+    run.until("it to read on", lambda: pending(run, learner) >= PER_UPDATE)
     assert len(run.versions()) == 2, "no version without its weights"
     run.servers.start(s3)
     run.until_learned(WARMUP + 4)
     run.end_learning()
+
+
+def test_a_learner_whose_store_is_away_reads_no_more_than_its_memory_holds(run: LiveRun, s3: str) -> None:
+    """Of a long log it would else read a batch at each attempt, for as long as the store is away."""
+    most = 2 * PER_UPDATE
+    run.record(demonstrations=6, trajectories=PER_UPDATE)
+    run.store_screens()
+    learner = run.learner("reads_few_ahead", nth=most)
+    run.until_learned(WARMUP + 1)
+    run.servers.kill(s3)
+    run.record(trajectories=2 * most)  # more than the update that the learner may still fold
+    run.until("the learner to say so", lambda: tries(learner) > 0)
+    run.until("it to read on", lambda: pending(run, learner) >= most)
+    held = pending(run, learner)
+    run.record(trajectories=most)
+    tried = tries(learner)
+    run.until("further attempts", lambda: tries(learner) >= tried + 3)
+    assert pending(run, learner) == held
+    run.servers.start(s3)
+    run.until_learned(WARMUP + 1 + 3 * most // PER_UPDATE)
+    run.end_learning()
+
+
+def pending(run: LiveRun, learner: Role) -> float:
+    return run.beats("learner", learner)[-1].metrics["pending"]
+
+
+def tries(learner: Role) -> int:
+    return learner.said().count("waiting for the store")
 
 
 def test_a_learner_whose_store_hangs_reads_on_and_can_be_stopped(new_run: Callable[..., LiveRun], s3: str) -> None:
@@ -95,7 +124,7 @@ def test_a_learner_whose_store_hangs_reads_on_and_can_be_stopped(new_run: Callab
     try:
         run.record(trajectories=60)
         run.until("the learner to say so", lambda: "waiting for the store" in learner.said())
-        run.until("it to read all", lambda: run.beats("learner", learner)[-1].metrics["pending"] >= 60, HANGS_S)
+        run.until("it to read all", lambda: pending(run, learner) >= 60, HANGS_S)
         run.stop("learner")
     finally:
         run.servers.signal(s3, signal.SIGCONT)

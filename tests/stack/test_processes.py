@@ -70,6 +70,13 @@ def test_a_child_is_found_by_a_later_command_and_stopped(launch: Callable[..., C
     assert not list(tmp_path.glob("*.pid"))
 
 
+def test_one_whose_pid_cannot_be_written_is_not_left_running(tmp_path: Path) -> None:
+    (tmp_path / "a.pid.new").mkdir()  # where the file is written first
+    with pytest.raises(StackError, match="the pid of a cannot be written"):
+        start("a", SLEEPER, tmp_path)
+    assert not [each for each in psutil.Process().children() if each.cmdline() == SLEEPER]
+
+
 def test_a_recycled_pid_is_a_stranger_and_is_never_signalled(launch: Callable[..., Child], tmp_path: Path) -> None:
     stranger = launch("stranger")
     kept = {"pid": stranger.pid, "started": stranger.started - 60.0}

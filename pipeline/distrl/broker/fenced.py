@@ -137,6 +137,21 @@ class FencedProducer:
 
     def write_all(self, records: Sequence[Outgoing]) -> list[Message | None]:
         """Write records in one transaction, as `write` does one; None for one whose delivery was not reported."""
+        delivered = self._transact(records, lambda: self._producer.commit_transaction(COMMIT_TIMEOUT_S))
+        return [*delivered, *[None] * (len(records) - len(delivered))]
+
+    def write_aborted(self, records: Sequence[Outgoing]) -> None:
+        """Write records in a transaction that is aborted: they and its marker take offsets, and readers of committed
+        records see none of them. Raises as `write`."""
+
+        def abort() -> None:
+            self._producer.flush(COMMIT_TIMEOUT_S)  # what is not sent when a transaction is aborted is dropped
+            self._producer.abort_transaction(COMMIT_TIMEOUT_S)
+
+        self._transact(records, abort)
+
+    def _transact(self, records: Sequence[Outgoing], end: Callable[[], object]) -> list[Message]:
+        """A transaction of `records` that `end` ends; what was delivered."""
         if self._failure is not None:
             raise self._failure
         for each in records:
@@ -165,13 +180,13 @@ class FencedProducer:
                     partition=each.partition,
                     on_delivery=acknowledged,
                 )
-            self._producer.commit_transaction(COMMIT_TIMEOUT_S)
+            end()
         except KafkaException as error:
             # Not aborted here: the next opener does that, or the broker after a time-out.
             reason = next((e for e in [*failed, error.args[0]] if e.code() in FENCED), error.args[0])
             self._failure = self._explained(reason, records[0].topic, "write")
             raise self._failure from None
-        return [*delivered, *[None] * (len(records) - len(delivered))]
+        return delivered
 
     def close(self) -> None:
         """Returns at once: no transaction is open between two calls."""

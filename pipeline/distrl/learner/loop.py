@@ -55,7 +55,8 @@ PAUSES = wait_chain(*map(wait_fixed, (0.5, 1.0, 2.0, 5.0)))
 """Between attempts while the store or the broker fails, in seconds; the last one repeats."""
 
 READ_AHEAD = 5_000
-"""Most pending records while a dead letter is waited for (some 50 MB); the learner then stops reading."""
+"""Most pending records (some 50 MB) while a dead letter, the store or the broker is waited for; the learner then stops
+reading."""
 
 WINDOWS_AHEAD = 2
 """With fewer windows pending, records are read before an update is folded, too."""
@@ -183,7 +184,7 @@ class Loop:
                 break
             watermarks = self._pending_log.due(self._state.u, self._config)
             if watermarks is None or self._intake.waits_for_dead_letters(watermarks):
-                full = watermarks is not None and len(self._pending_log.pending) >= READ_AHEAD
+                full = watermarks is not None and self._is_full
                 with self._metrics.spending(WAITING):
                     self._intake.read_idle() if not full else self._stop.wait(POLL_S)
                 self._report()
@@ -275,10 +276,15 @@ class Loop:
         """Wait for the checkpoint that is under way, and read on meanwhile."""
         self._saver.settle(self._meanwhile)
 
-    def _meanwhile(self) -> None:
-        if len(self._pending_log.pending) < READ_AHEAD:
-            self._intake.read(0.0)
+    def _meanwhile(self, longest_s: float = 0.0) -> None:
+        """Between two looks at what is waited for: take the next records, unless the memory has enough of them."""
+        if not self._is_full:
+            self._intake.read(longest_s)
         self._report()
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._pending_log.pending) >= READ_AHEAD
 
     def _checkpoint_at_stop(self) -> None:
         self._saver.abandon(self._progress)
@@ -300,8 +306,7 @@ class Loop:
 
         def attempt() -> None:
             if next(tries):
-                self._intake.read()
-                self._report()
+                self._meanwhile(POLL_S)
             action()
 
         try:

@@ -1,7 +1,7 @@
 """Copies one topic to another broker, record by record as bytes, under the same offsets.
 
-The journal and the workers' group refer to records by offset. A hole in the offsets is the marker of a transaction,
-which no reader sees; the copy has one in the same place, since it writes the record before it in a transaction.
+The journal and the workers' group refer to records by offset. A hole in the offsets is what no reader sees: the marker
+of a transaction, or records of one that was aborted. The copy has a hole of the same length there.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Segment:
     """Records of one partition with adjacent offsets."""
 
     records: tuple[RawRecord, ...]
-    is_marked: bool
-    """Whether the offset behind the last one is a transaction's marker."""
+    hole: int
+    """How many offsets behind the last one have no record."""
 
 
 class Mirror:
@@ -66,17 +66,14 @@ class Mirror:
 
         exact: under the same offsets, else only in the same order. ends: partition -> the offset to end before; the
         end of today if None. part: first offset and the one to end before, if not all. Raises BrokerError where offsets
-        cannot be the same, or the source does not have `part`.
+        are not the same since somebody else writes there, or the source does not have `part`.
         """
         there = retained(source, topic)
         first = {partition: begin for partition, (begin, _) in there.items()}
         ends = {partition: end for partition, (_, end) in there.items()} if ends is None else ends
         if part is not None:
             first, ends = dict.fromkeys(first, part[0]), {each: min(end, part[1]) for each, end in ends.items()}
-        if exact:
-            for partition, begin in first.items():
-                self._skip(topic, partition, begin)
-        count = 0
+        count, empty = 0, set(first)
         open_: dict[int, list[RawRecord]] = {partition: [] for partition in first}
         with LogReader(source, topic, first) as reader:
             for batch in reader.to_end():
@@ -89,25 +86,38 @@ class Mirror:
                 for raw in kept:
                     open_[raw.position.partition].append(raw)
                 for partition, raws in open_.items():
+                    if raws and partition in empty:
+                        self._skip(topic, partition, raws[0].position.offset)
+                        empty.remove(partition)
                     found = segments(raws, None)
                     for segment in found[:-1]:
                         self._write(topic, partition, segment)
                     open_[partition] = list(found[-1].records) if found else []
         for partition, raws in open_.items():
+            if exact and partition in empty:
+                self._skip(topic, partition, ends[partition])
             for segment in segments(raws, ends[partition]):
                 self._write(topic, partition, segment)
         return count
 
     def _write(self, topic: str, partition: int, segment: Segment) -> None:
-        """Write a segment, which must get the offsets that its records have."""
-        if segment.is_marked:
+        """Write a segment, which must get the offsets that its records have, and its hole."""
+        if segment.hole == 1:
             self._in_transaction(topic, segment.records)
-            self._until_marked(topic, partition, segment.records[-1].position.offset + 2)
-            return
-        for raw, offset in zip(segment.records, self._plainly(topic, segment.records), strict=True):
+        else:
+            self._plainly_there(topic, segment.records)
+            for length in aborted(segment.hole):
+                filler = Outgoing(topic_name(self._to.run, topic), None, b"", (), partition)
+                self._marked.write_aborted([filler] * (length - 1))
+        if segment.hole:
+            self._until_marked(topic, partition, segment.records[-1].position.offset + 1 + segment.hole)
+
+    def _plainly_there(self, topic: str, raws: Sequence[RawRecord]) -> None:
+        """Write records, which must get the offsets that they have."""
+        for raw, offset in zip(raws, self._plainly(topic, raws), strict=True):
             if offset not in (None, raw.position.offset):
                 raise BrokerError(
-                    f"{topic_name(self._to.run, topic)}[{partition}]",
+                    f"{topic_name(self._to.run, topic)}[{raw.position.partition}]",
                     f"offset {raw.position.offset} became {offset}: somebody else writes to the copy",
                     f"stop every process of run {self._to.run} there, remove it there with `distrl runs rm`, and copy "
                     "again",
@@ -146,7 +156,7 @@ class Mirror:
             time.sleep(RETRY_PAUSE_S)
 
     def _skip(self, topic: str, partition: int, first: int) -> None:
-        """Let the offsets of `partition` begin at `first`, as retention has left them at the source."""
+        """Let the offsets of `partition` begin at `first`: retention has left no record before it at the source."""
         if not first:
             return
         name = topic_name(self._to.run, topic)
@@ -168,7 +178,6 @@ def segments(raws: Iterable[RawRecord], end: int | None) -> list[Segment]:
     """Records of one partition, in order, as segments of at most MOST. Pure.
 
     end: the partition's end; None if records may follow, so that nothing is known of the offset behind the last one.
-    Raises BrokerError for a hole of more than one offset.
     """
     found: list[Segment] = []
     open_: list[RawRecord] = []
@@ -182,19 +191,22 @@ def segments(raws: Iterable[RawRecord], end: int | None) -> list[Segment]:
     return found
 
 
+def aborted(hole: int) -> list[int]:
+    """How many offsets each of the aborted transactions takes that fill a hole: at least two, a record and the marker.
+    hole: not 1. Pure."""
+    lengths = [MOST] * (hole // MOST)
+    rest = hole % MOST
+    if rest == 1:
+        lengths[-1], rest = MOST - 1, 2
+    return [*lengths, rest] if rest else lengths
+
+
 def _closed(records: list[RawRecord], following: int) -> Iterator[Segment]:
     """`records`, which are adjacent, in segments. following: the next offset that is in use."""
-    last = records[-1].position
-    hole = following - last.offset - 1
-    if hole > 1:
-        raise BrokerError(
-            f"{last.topic}[{last.partition}]",
-            f"has {hole} offsets without a record from {last.offset + 1} on, and a copy cannot have them in that place",
-            "copy the ranges before and behind them (--from-offset, --to-offset)",
-        )
+    hole = following - records[-1].position.offset - 1
     for begin in range(0, len(records), MOST):
         part = tuple(records[begin : begin + MOST])
-        yield Segment(part, bool(hole) and begin + MOST >= len(records))
+        yield Segment(part, hole if begin + MOST >= len(records) else 0)
 
 
 def _fenced(config: Config) -> FencedError:

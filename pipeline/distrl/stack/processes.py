@@ -139,8 +139,8 @@ def start(
 ) -> Child:
     """Start `line` as process `name`, its output appended to `<directory>/<name>.log`.
 
-    env: added to this process's variables. Raises StackError if a process of this name runs already, or the program
-    cannot be run.
+    env: added to this process's variables. Raises StackError if a process of this name runs already, the program cannot
+    be run, or its pid cannot be written; nothing runs then.
     """
     directory.mkdir(parents=True, exist_ok=True)
     other = find(directory, name)
@@ -164,7 +164,13 @@ def start(
         except OSError as error:
             raise StackError(name, f"{line[0]} cannot be run ({error.strerror})", "see `distrl doctor`") from None
     child = Child(name, popen.pid, psutil.Process(popen.pid).create_time(), directory, popen, log_start=log_start)
-    child.save()
+    try:
+        child.save()
+    except OSError as error:
+        popen.kill()  # no later command would find it
+        popen.wait()
+        what = f"the pid of {name} cannot be written there ({error.strerror})"
+        raise StackError(str(directory), what, "make room, or allow it to be written") from None
     return child
 
 

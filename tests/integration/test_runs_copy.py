@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -20,7 +21,7 @@ from distrl import config as settings
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin
 from distrl.broker.connect import settings as client_settings
-from distrl.broker.fenced import FencedError, FencedProducer, Outgoing
+from distrl.broker.fenced import FencedError, FencedProducer
 from distrl.broker.group import GroupOffsets, workers_group
 from distrl.broker.producer import Headers, RecordProducer
 from distrl.broker.reader import LogReader
@@ -49,8 +50,8 @@ EXACT = ("tasks", "trajectories", "demonstrations")
 
 @pytest.fixture
 def run(broker: str, s3: settings.StoreSettings, tmp_path: Path) -> Config:
-    """A run that learned, with a republished record in its queue, deleted tasks, transactions that were aborted, and
-    workers' progress."""
+    """A run that learned, with a republished record in its queue, deleted tasks, transactions that were aborted without
+    a record, and workers' progress."""
     save_tiny_base(tmp_path / "base")
     config = Config.model_validate(
         {
@@ -67,8 +68,8 @@ def run(broker: str, s3: settings.StoreSettings, tmp_path: Path) -> Config:
     again = trajectory(Screens(), 1008, store=open_store(config.store))
     with FencedProducer(config, "dlq", "a test", lambda: FencedError("a", "b", "c")) as republished:
         republished.write(topic_name(config.run, "trajectories"), again.task_id.encode(), encode(again))
-        for topic, partition in (("trajectories", 0), ("tasks", 1)):  # behind a record, and before the first
-            republished.write_aborted([Outgoing(topic_name(config.run, topic), None, b"aborted", (), partition)])
+    leave_marker(config, "trajectories", 0)  # behind that of a transaction with a record
+    leave_marker(config, "tasks", 1)  # before the first record
     publish(config, range(1009, 1000 + 4 * (UPDATES - 3)), "trajectories")
     with RecordProducer(config, "test") as producer:
         for number in range(12):
@@ -77,14 +78,24 @@ def run(broker: str, s3: settings.StoreSettings, tmp_path: Path) -> Config:
                 topic_name(config.run, "tasks"), task.task_id.encode(), encode(task), (), number % 2
             ).result(LIMIT_S)
     place = TopicPartition(topic_name(config.run, "tasks"), 0, 2)
-    with FencedProducer(config, "dlq", "a test", lambda: FencedError("a", "b", "c")) as aborting:
-        aborting.write_aborted([Outgoing(place.topic, None, b"aborted", (), 0)])  # behind the last
+    leave_marker(config, "tasks", 0)  # behind the last
     client = admin(config.kafka)
     client.delete_records([place])[place].result(LIMIT_S)
     with closing(Consumer(client_settings(config.kafka, "test", {"group.id": workers_group(config)}))) as consumer:
-        consumer.commit(offsets=[TopicPartition(place.topic, 1, 6)], asynchronous=False)
+        consumer.commit(offsets=[TopicPartition(place.topic, 1, 5)], asynchronous=False)
     learn(config, UPDATES)
     return config
+
+
+def leave_marker(config: Config, topic: str, partition: int) -> None:
+    with FencedProducer(config, "dlq", "a test", lambda: FencedError("a", "b", "c"), linger_ms=5_000) as producer:
+        before = ends(config, topic)[1][partition]
+        deadline = time.monotonic() + LIMIT_S
+        while ends(config, topic)[1][partition] == before:
+            assert time.monotonic() < deadline
+            producer.leave_marker(topic_name(config.run, topic), partition)
+            time.sleep(0.5)
+    assert ends(config, topic)[1][partition] == before + 1
 
 
 @pytest.fixture
@@ -140,7 +151,7 @@ def test_a_copy_has_the_same_bits_under_the_same_offsets_and_goes_on(
     for topic in ("updates", "versions", "evaluations", "figures"):
         assert list(held(other, topic).values()) == list(held(run, topic).values())
     with GroupOffsets(run) as here, GroupOffsets(other) as there:
-        assert there.committed((0, 1)) == here.committed((0, 1)) == {1: 6}
+        assert there.committed((0, 1)) == here.committed((0, 1)) == {1: 5}
     assert replay(other, from_start=True).digests() == replay(run).digests()
     found = recorded(other)
     assert found is not None
@@ -187,7 +198,7 @@ def test_a_run_that_goes_on_is_copied_as_it_was_at_one_moment_and_goes_on_there(
     assert theirs.items() <= ours.items()
     assert len(theirs) == len(ours) - 9, "what acts under a version that the copy lacks, and what came after"
     with GroupOffsets(other) as group:
-        assert group.committed((0, 1)) == {1: 4}, "task-5 is the third of its partition, and is played again"
+        assert group.committed((0, 1)) == {1: 3}, "task-5 is the third of its partition, and is played again"
     learn(other, UPDATES + 1)
     assert len(lineage(other)) == versions + 1
 

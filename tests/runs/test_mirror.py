@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distrl.broker.reader import RawRecord
-from distrl.runs.mirror import MOST, aborted, segments
+from distrl.runs.mirror import MOST, segments
 from distrl.types import LogPosition
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,11 +14,11 @@ def raw(offset: int) -> RawRecord:
 
 
 def written(found: list[tuple[int, int]], first: int) -> tuple[list[int], int]:
-    """The offsets that a broker gives to segments of (records, hole), and the end of the partition."""
+    """The offsets that a broker gives to segments of (records, markers), and the end of the partition."""
     offsets, following = [], first
-    for count, hole in found:
+    for count, markers in found:
         offsets += range(following, following + count)
-        following += count + hole
+        following += count + markers
     return offsets, following
 
 
@@ -27,18 +27,12 @@ def test_what_is_written_has_the_offsets_that_it_had(runs: list[tuple[int, int]]
     offsets, end = written(runs, first)
     found = segments(map(raw, offsets), end)
     assert [each.position.offset for segment in found for each in segment.records] == offsets
-    assert written([(len(segment.records), segment.hole) for segment in found], first) == (offsets, end)
+    assert written([(len(segment.records), segment.markers) for segment in found], first) == (offsets, end)
     assert all(0 < len(segment.records) <= MOST for segment in found)
 
 
 def test_while_records_may_follow_nothing_is_said_of_the_offset_behind_the_last() -> None:
     (whole, open_) = segments(map(raw, (4, 5, 7)), None)
-    assert (len(whole.records), whole.hole) == (2, 1)
-    assert (len(open_.records), open_.hole) == (1, 0)
+    assert (len(whole.records), whole.markers) == (2, 1)
+    assert (len(open_.records), open_.markers) == (1, 0)
     assert segments([], 9) == []
-
-
-@given(st.integers(2, 5 * MOST) | st.just(0))
-def test_a_hole_is_filled_by_transactions_of_a_record_at_least(hole: int) -> None:
-    assert sum(aborted(hole)) == hole
-    assert all(2 <= length <= MOST for length in aborted(hole))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ nothing new."""
 COMMIT_TIMEOUT_S = 10.0
 """How long a write waits for an unavailable broker. Shorter than TRANSACTION_TIMEOUT_S, after which the broker answers
 as if another process had taken over. (librdkafka also gives up a transaction's records by then.)"""
+
+REGISTERED_S = 0.2
+"""Within which a broker that is not busy has taken a partition into a transaction, from the first record on."""
 
 FENCED = {
     KafkaError._FENCED,
@@ -80,12 +84,14 @@ class FencedProducer:
     """Writes records of one run as the only process that does so under `name`.
 
     name: the transactional id, without prefix and run. what: what is written, for messages. fenced: makes the error of
-    a process that was fenced.
+    a process that was fenced. linger_ms: how long a record waits for others before it is sent; a commit sends it.
     Life cycle: `open` (fences every earlier opener), then `write`, then `close`. One thread. After an error, make a new
     one, open it and read the log: only the log shows whether the last record was written.
     """
 
-    def __init__(self, config: Config, name: str, what: str, fenced: Callable[[], FencedError]) -> None:
+    def __init__(
+        self, config: Config, name: str, what: str, fenced: Callable[[], FencedError], linger_ms: int = 0
+    ) -> None:
         self._config, self._what, self._fenced = config, what, fenced
         self._id = f"distrl.{config.run}.{name}"
         self._errors = ErrorLog(LOG, f"writing to {what}")
@@ -94,7 +100,7 @@ class FencedProducer:
             "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
             "request.timeout.ms": int(ACKNOWLEDGE_TIMEOUT_S * 1000),
             "compression.type": "zstd",
-            "linger.ms": 0,  # a transaction holds one record: there is nothing to wait for
+            "linger.ms": linger_ms,  # most transactions hold one record: there is nothing to wait for
         }
         self._failure: BrokerError | None = None
         try:
@@ -140,15 +146,18 @@ class FencedProducer:
         delivered = self._transact(records, lambda: self._producer.commit_transaction(COMMIT_TIMEOUT_S))
         return [*delivered, *[None] * (len(records) - len(delivered))]
 
-    def write_aborted(self, records: Sequence[Outgoing]) -> None:
-        """Write records in a transaction that is aborted: they and its marker take offsets, and readers of committed
-        records see none of them. Raises as `write`."""
+    def leave_marker(self, topic: str, partition: int) -> None:
+        """Abort a transaction whose record is not sent, which leaves its marker alone. topic: its full name.
+
+        The producer has to linger for longer than REGISTERED_S. A busy broker may not have taken the partition into the
+        transaction by then, and there is no marker: the partition's end shows it. Raises as `write`.
+        """
 
         def abort() -> None:
-            self._producer.flush(COMMIT_TIMEOUT_S)  # what is not sent when a transaction is aborted is dropped
-            self._producer.abort_transaction(COMMIT_TIMEOUT_S)
+            time.sleep(REGISTERED_S)
+            self._producer.abort_transaction(COMMIT_TIMEOUT_S)  # drops what is not sent yet
 
-        self._transact(records, abort)
+        self._transact([Outgoing(topic, None, b"", (), partition)], abort)
 
     def _transact(self, records: Sequence[Outgoing], end: Callable[[], object]) -> list[Message]:
         """A transaction of `records` that `end` ends; what was delivered."""

@@ -1,7 +1,8 @@
 """Copies one topic to another broker, record by record as bytes, under the same offsets.
 
-The journal and the workers' group refer to records by offset. A hole in the offsets is what no reader sees: the marker
-of a transaction, or records of one that was aborted. The copy has a hole of the same length there.
+The journal and the workers' group refer to records by offset. Offsets without a record are markers of transactions,
+which no reader sees. The copy has as many in the same place: the first is that of the transaction which the records
+before it are written in, each other one that of a transaction which is aborted without a record.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka import KafkaException, TopicPartition
 
@@ -24,6 +26,12 @@ from distrl.errors import BrokerError
 MOST = 500
 """Records that are written, and waited for, at a time."""
 
+LATE_S = 10.0
+"""A marker that has not come by then was not left."""
+
+LINGER_MS = 5_000
+"""Of records whose transaction is aborted before they are sent; a commit waits for nothing."""
+
 OnBatch = Callable[[list[RawRecord]], None]
 
 
@@ -32,8 +40,8 @@ class Segment:
     """Records of one partition with adjacent offsets."""
 
     records: tuple[RawRecord, ...]
-    hole: int
-    """How many offsets behind the last one have no record."""
+    markers: int
+    """How many offsets behind the last one are markers of transactions."""
 
 
 class Mirror:
@@ -42,7 +50,7 @@ class Mirror:
     def __init__(self, to: Config) -> None:
         self._to = to
         self._plain = RecordProducer(to, "copy")
-        self._marked = FencedProducer(to, "copy", "the copy of a run", lambda: _fenced(to))
+        self._marked = FencedProducer(to, "copy", "the copy of a run", lambda: _fenced(to), LINGER_MS)
 
     def __enter__(self) -> Mirror:
         self._marked.open()
@@ -87,7 +95,7 @@ class Mirror:
                     open_[raw.position.partition].append(raw)
                 for partition, raws in open_.items():
                     if raws and partition in empty:
-                        self._skip(topic, partition, raws[0].position.offset)
+                        self._begin(topic, partition, first[partition], raws[0].position.offset)
                         empty.remove(partition)
                     found = segments(raws, None)
                     for segment in found[:-1]:
@@ -95,29 +103,37 @@ class Mirror:
                     open_[partition] = list(found[-1].records) if found else []
         for partition, raws in open_.items():
             if exact and partition in empty:
-                self._skip(topic, partition, ends[partition])
+                self._begin(topic, partition, first[partition], ends[partition])
             for segment in segments(raws, ends[partition]):
                 self._write(topic, partition, segment)
         return count
 
     def _write(self, topic: str, partition: int, segment: Segment) -> None:
-        """Write a segment, which must get the offsets that its records have, and its hole."""
-        if segment.hole == 1:
-            self._in_transaction(topic, segment.records)
-        else:
+        """Write a segment, which must get the offsets that its records have, and its markers."""
+        if not segment.markers:
             self._plainly_there(topic, segment.records)
-            for length in aborted(segment.hole):
-                filler = Outgoing(topic_name(self._to.run, topic), None, b"", (), partition)
-                self._marked.write_aborted([filler] * (length - 1))
-        if segment.hole:
-            self._until_marked(topic, partition, segment.records[-1].position.offset + 1 + segment.hole)
+            return
+        self._in_transaction(topic, segment.records)
+        behind = segment.records[-1].position.offset + 1
+        self._until(topic, partition, behind + 1)
+        self._mark(topic, partition, range(behind + 1, behind + segment.markers))
+
+    def _begin(self, topic: str, partition: int, first: int, record: int) -> None:
+        """Let `partition` begin at `first`, and have markers alone from there to the first record."""
+        self._skip(topic, partition, first)
+        self._mark(topic, partition, range(first, record))
+
+    def _mark(self, topic: str, partition: int, places: Iterable[int]) -> None:
+        """Have a marker at each of `places`, offsets from the partition's end on."""
+        for place in places:
+            self._until(topic, partition, place + 1, partial(self._marked.leave_marker, self._name(topic), partition))
 
     def _plainly_there(self, topic: str, raws: Sequence[RawRecord]) -> None:
         """Write records, which must get the offsets that they have."""
         for raw, offset in zip(raws, self._plainly(topic, raws), strict=True):
             if offset not in (None, raw.position.offset):
                 raise BrokerError(
-                    f"{topic_name(self._to.run, topic)}[{raw.position.partition}]",
+                    f"{self._name(topic)}[{raw.position.partition}]",
                     f"offset {raw.position.offset} became {offset}: somebody else writes to the copy",
                     f"stop every process of run {self._to.run} there, remove it there with `distrl runs rm`, and copy "
                     "again",
@@ -133,33 +149,46 @@ class Mirror:
 
     def _plainly(self, topic: str, raws: Sequence[RawRecord]) -> list[int | None]:
         """Write records to the partitions that they have; returns their offsets, None where the broker says none."""
-        name, longest_s = topic_name(self._to.run, topic), failover_s(self._to.kafka)
+        name, longest_s = self._name(topic), failover_s(self._to.kafka)
         sent = [self._plain.publish_bytes(name, r.key, r.value, r.headers, r.position.partition) for r in raws]
         places = [future.result(longest_s) for future in sent]
         return [None if place is None else place.offset for place in places]
 
     def _in_transaction(self, topic: str, raws: Iterable[RawRecord]) -> None:
-        name = topic_name(self._to.run, topic)
+        name = self._name(topic)
         self._marked.write_all([Outgoing(name, r.key, r.value, r.headers, r.position.partition) for r in raws])
 
-    def _until_marked(self, topic: str, partition: int, end: int) -> None:
-        """Wait until `partition` ends at `end`: a transaction's marker may come some milliseconds after its commit."""
-        name, client = topic_name(self._to.run, topic), admin(self._to.kafka)
-        deadline = time.monotonic() + failover_s(self._to.kafka)
-        while (found := offsets(client, self._to, name, partition + 1)[partition][1]) < end:
-            if time.monotonic() > deadline:
-                raise BrokerError(
-                    f"{name}[{partition}]",
-                    f"ends at {found}, not at {end}: the marker of a transaction did not come",
-                    "see `distrl doctor` with its settings, remove the copy with `distrl runs rm`, and copy again",
-                )
-            time.sleep(RETRY_PAUSE_S)
+    def _until(self, topic: str, partition: int, end: int, leave_marker: Callable[[], None] = lambda: None) -> None:
+        """Wait until `partition` ends at `end`: a transaction's marker may come some milliseconds after its end.
+
+        leave_marker: what is tried again where it did not come in time.
+        """
+        client, deadline = admin(self._to.kafka), time.monotonic() + failover_s(self._to.kafka)
+        while time.monotonic() < deadline:
+            leave_marker()
+            latest = time.monotonic() + LATE_S
+            while (found := offsets(client, self._to, self._name(topic), partition + 1)[partition][1]) < end:
+                if time.monotonic() > latest:
+                    break
+                time.sleep(RETRY_PAUSE_S)
+            if found == end:
+                return
+            if found > end:
+                break
+        raise BrokerError(
+            f"{self._name(topic)}[{partition}]",
+            f"ends at {found}, not at {end}: the marker of a transaction did not come, or somebody else writes there",
+            "see `distrl doctor` with its settings, remove the copy with `distrl runs rm`, and copy again",
+        )
+
+    def _name(self, topic: str) -> str:
+        return topic_name(self._to.run, topic)
 
     def _skip(self, topic: str, partition: int, first: int) -> None:
-        """Let the offsets of `partition` begin at `first`: retention has left no record before it at the source."""
+        """Let the offsets of `partition` begin at `first`, as retention has left them at the source."""
         if not first:
             return
-        name = topic_name(self._to.run, topic)
+        name = self._name(topic)
         for begin in range(0, first, MOST):
             fillers = [
                 self._plain.publish_bytes(name, None, b"", (), partition) for _ in range(min(MOST, first - begin))
@@ -191,22 +220,12 @@ def segments(raws: Iterable[RawRecord], end: int | None) -> list[Segment]:
     return found
 
 
-def aborted(hole: int) -> list[int]:
-    """How many offsets each of the aborted transactions takes that fill a hole: at least two, a record and the marker.
-    hole: not 1. Pure."""
-    lengths = [MOST] * (hole // MOST)
-    rest = hole % MOST
-    if rest == 1:
-        lengths[-1], rest = MOST - 1, 2
-    return [*lengths, rest] if rest else lengths
-
-
 def _closed(records: list[RawRecord], following: int) -> Iterator[Segment]:
     """`records`, which are adjacent, in segments. following: the next offset that is in use."""
-    hole = following - records[-1].position.offset - 1
+    markers = following - records[-1].position.offset - 1
     for begin in range(0, len(records), MOST):
         part = tuple(records[begin : begin + MOST])
-        yield Segment(part, hole if begin + MOST >= len(records) else 0)
+        yield Segment(part, markers if begin + MOST >= len(records) else 0)
 
 
 def _fenced(config: Config) -> FencedError:

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from distrl.broker import reader, topic_admin
 from distrl.broker.client_settings import Settings
-from distrl.broker.connect import METADATA_S, admin, check, settings
+from distrl.broker.connect import METADATA_S, UnknownTopicError, admin, check, settings
 from distrl.broker.dead_letters import DeadLetters
 from distrl.broker.fenced import FencedError
 from distrl.broker.journal import Journal, journal_lines
@@ -462,6 +462,22 @@ def test_a_follower_that_fails_says_so_to_those_who_ask(config: Config) -> None:
             follower.wait_newer(None, PATIENCE_S)
         with pytest.raises(BrokerError, match="distrl topics ensure"):
             follower.latest()
+
+
+def test_a_topic_that_is_deleted_while_its_offsets_are_asked_for_is_said_to_be_missing(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, client, found = topic_name(config.run, "versions"), admin(config.kafka), topic_admin.partition_count
+    hasty = config.model_copy(update={"kafka": config.kafka.model_copy(update={"connect_timeout_s": 1.0})})
+
+    def counted_and_deleted(*arguments: Any) -> int:
+        count = found(*arguments)
+        client.delete_topics([name])[name].result(PATIENCE_S)
+        return count
+
+    monkeypatch.setattr(reader, "partition_count", counted_and_deleted)
+    with pytest.raises(UnknownTopicError, match="distrl topics ensure"):
+        reader.retained(hasty, "versions")
 
 
 def test_a_version_record_that_is_none_is_passed_over(config: Config, producer: RecordProducer) -> None:

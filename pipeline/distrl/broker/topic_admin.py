@@ -226,6 +226,8 @@ def offsets(
         first = with_retry(config.kafka, lambda: ask(OffsetSpec.earliest()), also)  # type: ignore[no-untyped-call]
         end = with_retry(config.kafka, lambda: ask(OffsetSpec.latest()), also)  # type: ignore[no-untyped-call]
     except KafkaException as error:
+        if error.args[0].code() == KafkaError._NOENT:  # nobody leads its partitions: it may have been deleted meanwhile
+            partition_count(client, config, topic, "read the offsets")
         raise explain(error.args[0], topic, "read the offsets", config.kafka) from None
     return {partition: (first[partition], end[partition]) for partition in first}
 

@@ -6,9 +6,11 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import factories
@@ -24,7 +26,7 @@ from distrl.broker.topics import TOPICS, topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config, load, with_run
 from distrl.errors import BrokerError
-from distrl.runs.overview import overview
+from distrl.runs.overview import heard, overview
 from distrl.runs.recorded import join, recorded
 from distrl.runs.remove import named, remove
 from distrl.store.adapters import put_adapter
@@ -174,6 +176,22 @@ def test_rm_asks_and_is_refused_while_a_process_is_alive(config: Config, tmp_pat
     assert refused.returncode == 1
     assert "is at work: worker-7" in refused.stderr
     assert config.run in run_names(config)
+
+
+def test_a_process_is_heard_though_the_clocks_differ(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that is 20 s ahead, no process has sent anything of late."""
+    beat = Heartbeat("worker-7", "worker", 1, None, None)
+    with RecordProducer(config, "worker-7") as producer:
+        producer.publish("heartbeats", "worker-7", beat).result(LIMIT_S)
+        found = replace(overview(config, open_store(config.store)), alive=())
+        beating = threading.Timer(1.0, lambda: producer.publish("heartbeats", "worker-7", beat).result(LIMIT_S))
+        beating.start()
+        assert heard(config, found) == ("worker-7",)
+        beating.join()
+    monkeypatch.setattr("distrl.runs.overview.LISTEN_S", 1.0)
+    assert heard(config, found) == ()
+    monkeypatch.setattr("distrl.runs.overview.LISTEN_S", LIMIT_S)
+    assert heard(config, replace(found, last_heartbeat=0)) == (), "at once"
 
 
 def test_a_removed_run_leaves_what_another_one_names(config: Config, broker: str, tmp_path: Path) -> None:

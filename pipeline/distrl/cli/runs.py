@@ -168,6 +168,7 @@ def rm(
     Refused while a process of the run is alive. Interrupted, the same command goes on.
     """
     from distrl.offline.record_text import escaped
+    from distrl.runs.overview import heard
 
     try:
         settings = run_settings(config, sets, run)
@@ -176,10 +177,12 @@ def rm(
         print_line(f"settings of run {run}: {escaped(str(error))}")
         print_line(f"its objects are looked for in {settings.store.url}")
     (found,) = _overviews(settings, [run])
-    if found.alive:
+    with console.status("listening for its processes"):
+        at_work = heard(settings, found)
+    if at_work:
         raise BrokerError(
             f"run {run}",
-            f"is at work: {', '.join(map(escaped, found.alive))}",
+            f"is at work: {', '.join(map(escaped, at_work))}",
             "stop its processes, then run this command again",
         )
     if found.objects is None:

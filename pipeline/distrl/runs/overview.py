@@ -6,6 +6,7 @@ log is.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -25,8 +26,16 @@ from distrl.store.objects import ObjectStore
 from distrl.telemetry.view import HEARTBEAT_STALE_MS, SUCCESS_WINDOW
 from distrl.types import Heartbeat, Outcome, Trajectory, Version
 
+POLL_S = 0.5
+
 SAMPLE = 200
 """Records at the end of a topic that its size is estimated from; at least SUCCESS_WINDOW."""
+
+LISTEN_S = 10.0
+"""Within which every process of a run sends a heartbeat: twice the longest `worker.heartbeat_s`."""
+
+SKEW_MS = 3_600_000
+"""By more than this no two clocks differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +78,9 @@ class RunOverview:
     success: float | None
     """Of the last SUCCESS_WINDOW trajectories whose outcome is known, in [0, 1]."""
     alive: tuple[str, ...]
-    """Processes that sent a sign of life within HEARTBEAT_STALE_MS, by name."""
+    """Processes that sent a heartbeat within HEARTBEAT_STALE_MS, by name."""
+    last_heartbeat: int
+    """ms since the epoch, by the broker's clock; 0 for none."""
 
     @property
     def trajectories(self) -> int:
@@ -104,7 +115,23 @@ def overview(config: Config, store: ObjectStore) -> RunOverview:
         versions[-1].version if versions else None,
         success_of(trajectories),
         alive(last["heartbeats"][1], SYSTEM_CLOCK.now_ms()),
+        max((raw.timestamp for raw in last["heartbeats"][1]), default=0),
     )
+
+
+def heard(config: Config, found: RunOverview) -> tuple[str, ...]:
+    """The processes of the run that are at work, by name, whatever the clocks of this machine and the broker say: where
+    `found` has none and the last heartbeat is not old, the next ones are listened for, LISTEN_S at most. Raises
+    BrokerError."""
+    if found.alive or found.last_heartbeat < SYSTEM_CLOCK.now_ms() - SKEW_MS:
+        return found.alive
+    ends = {partition: end for partition, (_, end) in retained(config, "heartbeats").items()}
+    deadline = time.monotonic() + LISTEN_S
+    with LogReader(config, "heartbeats", ends) as reader:
+        while time.monotonic() < deadline:
+            if names := alive(reader.read(POLL_S), now_ms=0):
+                return names
+    return ()
 
 
 def success_of(trajectories: Iterable[Trajectory]) -> float | None:

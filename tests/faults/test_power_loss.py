@@ -26,6 +26,9 @@ from faults.roles import Role
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 TRUTH = ("demonstrations", "trajectories", "updates", "versions")
+ALONE = ("trajectories", "versions")
+"""Topics whose loss alone is tested in each run of the tests; of the others, that with all at once is."""
+LONG = pytest.mark.faults_long
 PER_UPDATE = 3
 LEARNED = WARMUP + 6
 """Updates before the first loss: two checkpoints are kept then, and their buffers span several updates."""
@@ -140,7 +143,7 @@ def losses(run: LiveRun, rule: random.Random) -> Losses:
     return made
 
 
-@pytest.mark.parametrize("topic", TRUTH)
+@pytest.mark.parametrize("topic", [pytest.param(each, marks=() if each in ALONE else LONG) for each in TRUTH])
 def test_a_tail_that_is_lost_costs_repetitions_and_the_run_goes_on(losses: Losses, topic: str) -> None:
     losses.lose([topic], newest_checkpoints=losses.rule.randrange(2))
     losses.goes_on()
@@ -176,7 +179,14 @@ def test_a_store_that_is_cut_back_under_a_whole_log_costs_repetitions(losses: Lo
     losses.equals_a_fresh_fold()
 
 
-@pytest.mark.parametrize("topics", [("versions",), ("updates",), ("trajectories", "updates", "versions")], ids="+".join)
+@pytest.mark.parametrize(
+    "topics",
+    [
+        pytest.param(("versions",), marks=LONG, id="versions"),
+        pytest.param(("updates",), marks=LONG, id="updates"),
+        pytest.param(("trajectories", "updates", "versions"), id="all"),
+    ],
+)
 def test_who_lives_through_a_loss_goes_on(run: LiveRun, rule: random.Random, topics: Sequence[str]) -> None:
     """The broker's machine alone has lost power: learner, worker and feeder are those of before."""
     run.record(demonstrations=6)

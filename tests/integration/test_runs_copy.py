@@ -31,6 +31,7 @@ from distrl.config import Config
 from distrl.learner.verify import replay
 from distrl.runs import extent
 from distrl.runs.copy import copy
+from distrl.runs.mirror import LINGER_MS
 from distrl.runs.recorded import join, recorded
 from distrl.stack import kafka
 from distrl.stack.part import Site
@@ -88,7 +89,7 @@ def run(broker: str, s3: settings.StoreSettings, tmp_path: Path) -> Config:
 
 
 def leave_marker(config: Config, topic: str, partition: int) -> None:
-    with FencedProducer(config, "dlq", "a test", lambda: FencedError("a", "b", "c"), linger_ms=5_000) as producer:
+    with FencedProducer(config, "dlq", "a test", lambda: FencedError("a", "b", "c"), linger_ms=LINGER_MS) as producer:
         before = ends(config, topic)[1][partition]
         deadline = time.monotonic() + LIMIT_S
         while ends(config, topic)[1][partition] == before:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain, repeat
 
 import pytest
@@ -121,22 +121,29 @@ def test_a_screen_with_more_pixels_than_the_policy_reads_is_refused_at_once(
     assert time.monotonic() - began < LONG_S / 2
 
 
-def moving(phone: SimulatedPhone) -> Iterator[bytes]:
-    """Whole pictures, no two of which are equal."""
-    return (picture(phone.machine.size, grey=grey % 255 + 1, left=grey // 255) for grey in itertools.count())
+def moving(phone: SimulatedPhone) -> Callable[[], bytes]:
+    """Whole pictures, no two of which are equal. The phone may still make one that nobody waits for any longer, in a
+    thread of its own, while the next is asked for."""
+    numbers = itertools.count()
+
+    def frame() -> bytes:
+        number = next(numbers)
+        return picture(phone.machine.size, grey=number % 255 + 1, left=number // 255)
+
+    return frame
 
 
 def test_of_a_screen_that_never_rests_the_last_whole_frame_counts_and_no_torn_or_black_one(
     session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frames = moving(phone)
+    frame = moving(phone)
     broken = itertools.cycle([lambda png: png[: len(png) // 2], lambda png: picture(phone.machine.size)])
 
     def is_seen(seconds: float) -> None:
         whole, spoilt = list[bytes](), list[bytes]()
 
         def torn_after_the_third() -> bytes:
-            png = next(frames)
+            png = frame()
             kept = whole if len(whole) < 3 else spoilt
             kept.append(png if kept is whole else next(broken)(png))
             return kept[-1]
@@ -169,8 +176,8 @@ def test_a_screen_that_comes_to_rest_in_black_or_broken_is_an_error_whatever_was
 def test_no_whole_frame_at_all_stays_an_error(
     session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frames = moving(phone)
-    monkeypatch.setattr(phone.machine, "png", lambda: next(frames)[:-20])
+    frame = moving(phone)
+    monkeypatch.setattr(phone.machine, "png", lambda: frame()[:-20])
 
     def is_told(seconds: float) -> None:
         with hurried(session, seconds), pytest.raises(DeviceGarbage, match="broken"):
@@ -182,10 +189,10 @@ def test_no_whole_frame_at_all_stays_an_error(
 def test_a_phone_that_falls_silent_within_its_deadline_for_one_operation_is_an_error(
     session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frames = moving(phone)
+    frame = moving(phone)
 
     def silent_after_the_third() -> bytes:
-        shot, number = next(frames), next(count)
+        shot, number = frame(), next(count)
         if number == 2:
             phone.faults.set(Fault.SILENT)
         return shot
@@ -200,12 +207,12 @@ def test_a_screen_that_moved_before_a_gesture_is_looked_at_as_long_as_one_that_i
     session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It changes without the gesture, so a change says nothing of its effect."""
-    frames, still = moving(phone), phone.machine.png()
-    monkeypatch.setattr(phone.machine, "png", lambda: next(frames))
+    frame, still = moving(phone), phone.machine.png()
+    monkeypatch.setattr(phone.machine, "png", frame)
     patient = with_settings(session, settle_unchanged_s=2.0)
     with hurried(patient, 1.0):
         assert patient.settle().restless
-    late = chain(repeat(next(frames), 3), repeat(still))
+    late = chain(repeat(frame(), 3), repeat(still))
     monkeypatch.setattr(phone.machine, "png", lambda: next(late))
     patient.tap(CLOCK)
     shot = patient.settle()

@@ -74,6 +74,9 @@ PATIENCE_S = 300.0
 POLL_S = 0.05
 STOP_S = 30.0
 SCREENS = 40
+UNHURRIED = "devices.settle_unchanged_s=0.3"
+"""An episode takes a second or two. Tasks that a worker has fetched ahead then last for as long as librdkafka may
+sleep before it fetches more, so that no phone is without a task when the broker goes."""
 DAY = "2026-01-01"
 
 Json = dict[str, Any]
@@ -411,6 +414,15 @@ class LiveRun:
         """The version that a worker says to have loaded."""
         beats = self.beats(worker.name, worker)
         return beats[-1].version if beats else None
+
+    def until_all_play(self, worker: Role) -> None:
+        """Each phone then comes to hold a record if the broker goes now."""
+
+        def busy() -> float:
+            beats = self.beats(worker.name, worker)
+            return beats[-1].metrics["busy_devices"] if beats else 0
+
+        self.until("every phone to play", lambda: busy() == PHONES)
 
     def duplicates(self) -> int:
         ids = [each.trajectory.task_id for each in self.trajectories()]  # read once: more may come meanwhile

@@ -9,7 +9,7 @@ import pytest
 from distrl.feeder.facts import next_retry
 from distrl.types import Outcome
 
-from faults.live import PHONES, WARMUP, LiveRun
+from faults.live import PHONES, UNHURRIED, WARMUP, LiveRun
 from faults.roles import Role
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -21,10 +21,11 @@ STALLED = "storing a screenshot failed; next attempt in 0.25 s"
 """What a phone's thread says when the store first fails it."""
 
 
-def start_all(run: LiveRun) -> None:
+def start_all(run: LiveRun, *sets: str) -> None:
+    """sets: settings of the worker."""
     run.record(demonstrations=6)
     run.learner()
-    run.worker()
+    run.worker(sets=sets)
     run.start("feeder", "feed")
     run.until("two updates of the policy", lambda: len(run.updates()) >= WARMUP + 2)
 
@@ -56,9 +57,10 @@ def test_a_broker_killed_under_load_costs_nothing(run: LiveRun) -> None:
 @pytest.mark.faults_long
 def test_a_broker_that_hangs_is_waited_out(run: LiveRun) -> None:
     """SIGSTOP: connections stay open and nobody answers. Longer than a session, so that its clients give it up."""
-    start_all(run)
+    start_all(run, UNHURRIED)
     run.restarted = {"learner"}
     worker = run.roles["worker-0"]
+    run.until_all_play(worker)
     run.servers.signal("kafka", signal.SIGSTOP)
     try:
         run.until("each phone to hold one record", lambda: worker.said().count("is not acknowledged yet") >= PHONES)

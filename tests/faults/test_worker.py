@@ -18,7 +18,7 @@ from distrl.device.session import AdbSession
 from distrl.types import Outcome
 from groups import members
 
-from faults.live import PATIENCE_S, PHONES, LiveRun
+from faults.live import PATIENCE_S, PHONES, UNHURRIED, LiveRun
 from faults.proxy import Proxy
 from faults.roles import KILLED
 
@@ -113,12 +113,13 @@ def test_a_lost_acknowledgement_costs_no_second_record(run: LiveRun, proxy: Prox
 
 def test_a_broker_that_is_away_stops_new_episodes_and_the_worker_goes_on_unaided(run: LiveRun, proxy: Proxy) -> None:
     run.publish_version(0)
-    worker = run.worker(sets=[f"kafka.bootstrap=127.0.0.1:{proxy.port}"])
+    worker = run.worker(sets=[f"kafka.bootstrap=127.0.0.1:{proxy.port}", UNHURRIED])
     run.start("feeder", "feed")
     run.until("some records", lambda: len(run.trajectories()) >= 4)
+    run.until_all_play(worker)
     proxy.cut()
-    run.until("each phone to hold one record", lambda: worker.said().count("is not acknowledged yet") >= 4)
-    assert worker.said().count("is not acknowledged yet") == 4, "four phones, one unpublished trajectory each"
+    run.until("each phone to hold one record", lambda: worker.said().count("is not acknowledged yet") >= PHONES)
+    assert worker.said().count("is not acknowledged yet") == PHONES, "four phones, one unpublished trajectory each"
     before = len(run.trajectories())
     assert before < len(run.tasks())
     proxy.hint()
@@ -135,9 +136,10 @@ def test_a_broker_that_is_away_until_the_group_has_put_the_worker_out_costs_repe
     run: LiveRun, proxy: Proxy
 ) -> None:
     run.publish_version(0)
-    worker = run.worker(sets=[f"kafka.bootstrap=127.0.0.1:{proxy.port}"])
+    worker = run.worker(sets=[f"kafka.bootstrap=127.0.0.1:{proxy.port}", UNHURRIED])
     run.start("feeder", "feed")
     run.until("some records", lambda: len(run.trajectories()) >= 4)
+    run.until_all_play(worker)
     proxy.cut()
     run.until("each phone to hold one record", lambda: worker.said().count("is not acknowledged yet") >= PHONES)
     before = len(run.trajectories())

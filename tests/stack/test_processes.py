@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ import psutil
 import pytest
 from distrl.errors import StackError
 from distrl.stack import processes
-from distrl.stack.processes import CancelledError, Child, find, find_all, start, stop_all, wait_ready
+from distrl.stack.processes import CancelledError, Child, adopt, find, find_all, start, stop_all, wait_ready
 
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
 STUBBORN = [
@@ -75,6 +76,14 @@ def test_one_whose_pid_cannot_be_written_is_not_left_running(tmp_path: Path) -> 
     with pytest.raises(StackError, match="the pid of a cannot be written"):
         start("a", SLEEPER, tmp_path)
     assert not [each for each in psutil.Process().children() if each.cmdline() == SLEEPER]
+
+
+def test_one_that_another_has_started_is_killed_where_its_pid_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "a.pid.new").mkdir()
+    with subprocess.Popen(SLEEPER) as started:
+        with pytest.raises(StackError, match="the pid of a cannot be written"):
+            adopt("a", started.pid, tmp_path, started)
+        assert started.wait(20.0) == -signal.SIGKILL
 
 
 def test_a_recycled_pid_is_a_stranger_and_is_never_signalled(launch: Callable[..., Child], tmp_path: Path) -> None:

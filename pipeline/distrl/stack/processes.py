@@ -164,27 +164,30 @@ def start(
         except OSError as error:
             raise StackError(name, f"{line[0]} cannot be run ({error.strerror})", "see `distrl doctor`") from None
     child = Child(name, popen.pid, psutil.Process(popen.pid).create_time(), directory, popen, log_start=log_start)
-    try:
-        child.save()
-    except OSError as error:
-        popen.kill()  # no later command would find it
-        popen.wait()
-        what = f"the pid of {name} cannot be written there ({error.strerror})"
-        raise StackError(str(directory), what, "make room, or allow it to be written") from None
-    return child
+    return _saved(child, directory)
 
 
 def adopt(name: str, pid: int, directory: Path, owner: object) -> Child:
     """A child for a process that `owner` has started.
 
-    Raises StackError if it has ended already.
+    Raises StackError if it has ended already, or its pid cannot be written; it does not run then.
     """
     try:
         started = psutil.Process(pid).create_time()
     except psutil.NoSuchProcess:
         raise StackError(name, "ended at once", f"read {directory / name}.log") from None
-    child = Child(name, pid, started, directory, owner=owner)
-    child.save()
+    return _saved(Child(name, pid, started, directory, owner=owner), directory)
+
+
+def _saved(child: Child, directory: Path) -> Child:
+    """`child` with its pid file. Where that cannot be written it is killed, as no later command would find it."""
+    try:
+        child.save()
+    except OSError as error:
+        child.kill()
+        _wait_gone([child], KILLED_S)
+        what = f"the pid of {child.name} cannot be written there ({error.strerror})"
+        raise StackError(str(directory), what, "make room, or allow it to be written") from None
     return child
 
 

@@ -30,6 +30,7 @@ from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
+from distrl.retry import StoppedError
 from distrl.types import Point
 from simphone.faults import Fault
 from simphone.files import MOST_ENTRIES
@@ -344,11 +345,29 @@ def test_steps_cost_no_word_about_the_lease(
 
 def test_a_person_waits_out_a_dead_host_and_is_refused_by_a_living_one(lease: MakeLease, session: AdbSession) -> None:
     lease("dead").hold()
-    with leased_on_phone(lease("a"), LeaseRenewer()):
+    never = threading.Event()
+    with leased_on_phone(lease("a"), LeaseRenewer(), never):
         assert on_phone(session) == ["host a"]
-        with pytest.raises(DeviceHeld, match="host a"), leased_on_phone(lease("b"), LeaseRenewer()):
+        with pytest.raises(DeviceHeld, match="host a"), leased_on_phone(lease("b"), LeaseRenewer(), never):
             pass
     assert entries(session) is None
+
+
+def test_a_person_who_waits_for_a_dead_host_reads_so_and_can_end_it(
+    adb: AdbServer, start_phones: StartPhones, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (phone,) = start_phones(1)
+    adb.connect(phone.address)
+    session = AdbSession(adb, phone.address, config.DeviceSettings(directory=tmp_path))
+    dead, living = (
+        PhoneLease(session, host, place_of(Leases(tmp_path / host, adb.adb), phone.address), 3600.0)
+        for host in ("dead", "living")
+    )
+    dead.hold()
+    stop = threading.Event()
+    threading.Thread(target=lambda: (until(lambda: "waiting until that expires" in caplog.text), stop.set())).start()
+    with pytest.raises(StoppedError), leased_on_phone(living, LeaseRenewer(), stop):
+        pass
 
 
 def test_a_phone_that_does_not_answer_delays_no_other_phones_renewal(

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 from distrl import config
+from distrl.device import pool as pool_module
 from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused, DeviceTimeout
 from distrl.device.pool import AT_ONCE, DevicePool
 from distrl.device.server import AdbServer
@@ -183,6 +184,25 @@ def test_where_stopping_the_app_does_not_help_the_phone_is_connected_anew(
     some(pool.lease())
     found = counters(pool)
     assert (found["app_recoveries"], found["reconnects"]) == (1, 2), "it failed again at once: no app is the cause"
+
+
+def test_no_app_is_stopped_on_a_phone_that_no_episode_has_had(
+    adb: AdbServer, clock: Clock, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker begins with a reset anyway, and who only looks may stop nobody's app."""
+
+    def slow(session: AdbSession) -> None:
+        raise DeviceTimeout(session.serial, "took too long")
+
+    adb.connect(phone.address)
+    pool = pool_of(adb, clock, phone.address)
+    AdbSession(adb, phone.address, pool._devices).start_app("com.sim.clock")
+    with monkeypatch.context() as patched:
+        patched.setattr(pool_module, "probe", slow)
+        assert pool.lease() is None
+    session = some(pool.lease())
+    assert session.package_in_front() == "com.sim.clock"
+    assert "app_recoveries" not in counters(pool)
 
 
 def test_no_app_is_stopped_where_the_connection_broke_or_a_command_was_refused(

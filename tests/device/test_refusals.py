@@ -140,7 +140,7 @@ def test_of_two_phones_with_one_serial_neither_is_driven_and_each_can_be_named_b
         ("device still connecting", DeviceOffline, "reconnect"),
         ("more than one device with serial 0123456789ABCDEF", DeviceAmbiguous, "devices -l"),
         ("no permissions (missing udev rules? user is in the plugdev group)", DeviceGone, "udev"),
-        ("device '0123' not found", DeviceGone, "adb devices"),
+        ("device '0123' not found", DeviceGone, "adb.usb"),
     ],
 )
 def test_each_refusal_has_a_kind_and_a_hint(words: str, kind: type[DeviceGone], hint: str) -> None:
@@ -148,3 +148,22 @@ def test_each_refusal_has_a_kind_and_a_hint(words: str, kind: type[DeviceGone], 
     assert type(error) is kind
     assert hint in error.hint
     assert (error.where, error.what) == ("0123", words)
+
+
+@pytest.mark.parametrize("name", ["R58M123ABC", "usb:1-2"])
+def test_a_phone_on_usb_that_the_server_does_not_see_says_which_server_would(
+    own: AdbServer, timeouts: config.DeviceSettings, name: str
+) -> None:
+    with pytest.raises(DeviceGone, match="not found") as refused:
+        AdbSession(own, name, timeouts).key("HOME")
+    assert "adb.usb=true" in refused.value.hint
+    assert f"adb -P {own.adb.port} devices -l" in refused.value.hint
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1:5", "emulator-5554"])
+def test_one_on_the_network_and_an_emulator_are_not_looked_for_on_usb(
+    own: AdbServer, timeouts: config.DeviceSettings, name: str
+) -> None:
+    with pytest.raises(DeviceGone, match="not found") as refused:
+        AdbSession(own, name, timeouts).key("HOME")
+    assert "usb" not in refused.value.hint

@@ -117,6 +117,16 @@ def test_our_own_does_not_look_for_emulators(tmp_path: Path) -> None:
     assert {"ADB_EMU=0", "ADB_LOCAL_TRANSPORT_MAX_PORT=5554", "ADB_MDNS=0", "ADB_USB=0"} <= set(spawned)
 
 
+def test_our_own_looks_for_phones_on_usb_where_that_is_set(tmp_path: Path) -> None:
+    binary = tmp_path / "adb"
+    binary.write_text("#!/bin/sh\nenv\nexit 1\n")
+    binary.chmod(0o755)
+    log = tmp_path / "env"
+    with pytest.raises(DeviceError):
+        AdbServer(config.AdbSettings(port=free_ports(1), binary=binary, usb=True), log=log).start()
+    assert not [line for line in log.read_text().splitlines() if line.startswith("ADB_USB=")]
+
+
 def test_none_is_started_for_another_machine() -> None:
     with pytest.raises(DeviceError, match="another machine"):
         AdbServer(config.AdbSettings(host="127.1.2.3", port=1)).start()

@@ -18,12 +18,13 @@ from distrl.broker.consumer import LoggedTask
 from distrl.broker.producer import Headers, RecordTooLargeError
 from distrl.chat.endpoint import Endpoint
 from distrl.config import Config, JudgeSettings
-from distrl.errors import BrokerError
+from distrl.errors import BrokerError, DistrlError
 from distrl.judge.vlm import VlmJudge
 from distrl.policy.sampling import FULL
 from distrl.rollout import back_pressure as retry_module
 from distrl.rollout.back_pressure import Retry
 from distrl.rollout.batcher import Batcher
+from distrl.rollout.decider import PolicyEndedError
 from distrl.rollout.episode import SYSTEM_CLOCK, Phone
 from distrl.rollout.reload import Reloader
 from distrl.tasks.outcome import StateCheck
@@ -147,7 +148,7 @@ class Running:
     fleet: OneByOne
     stop: threading.Event
     thread: threading.Thread
-    failures: list[BrokerError]
+    failures: list[DistrlError]
     monitor: Monitor
 
     def end(self) -> None:
@@ -203,12 +204,12 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
             image=shelf.get,
             monitor=monitor,
         )
-        failures: list[BrokerError] = []
+        failures: list[DistrlError] = []
 
         def work() -> None:
             try:
                 worker.work(log, stop, lambda: None)
-            except BrokerError as error:
+            except (BrokerError, PolicyEndedError) as error:
                 failures.append(error)
 
         thread = threading.Thread(target=work, daemon=True)
@@ -345,6 +346,22 @@ def test_a_version_that_never_comes_interrupts_its_task_and_is_named(
     assert played.outcome is Outcome.INTERRUPTED, "so it is fed again, under a version that there is"
     assert "was fed under version 7, which was not loaded within 0.2 s; loaded is version 1" in played.note
     assert "task lost waits for version 7; loaded is version 1" in caplog.text
+
+
+def test_who_waits_for_a_version_ends_once_the_policy_has_failed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[int]()
+    monkeypatch.setattr(work, "FRESH_WAIT_S", 0.01)
+    running = start([task("lost", fed_version=7)], phones(1), loaded=1)
+    waits = running.batcher.wait_loaded
+    monkeypatch.setattr(
+        running.batcher, "wait_loaded", lambda number, wait_s: asked.append(number) or waits(number, wait_s)
+    )
+    while not asked:
+        running.stop.wait(0.001)
+    running.batcher.fail(RuntimeError("refused"))
+    running.thread.join(30)
+    assert [type(each) for each in running.failures] == [PolicyEndedError]
+    assert running.broker.trajectories == []
 
 
 def test_a_stop_lets_running_episodes_end_and_commits_them(start: Start) -> None:

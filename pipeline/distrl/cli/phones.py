@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -80,18 +80,20 @@ def play(
     the phone where it begins (as a worker's reset does), records what you do with the base model's actions, and
     publishes it to the demonstrations topic; the screenshots go to the object store. Needs both, and the base model.
     """
+    from distrl.device.errors import USB
     from distrl.device.leases import Leases
     from distrl.device.phone_lease import LeaseRenewer, PhoneLease, holder_name, leased_on_phone, place_of
     from distrl.device.play import PlayServer, held
     from distrl.device.server import AdbServer
     from distrl.device.session import AdbSession
+    from distrl.retry import StoppedError
 
     settings = run_settings(config, sets) if record else connected(config, sets)
     wanted = (serial,) if serial else _configured(settings)
     stop = start_role("play", verbose)
     leases = Leases(settings.devices.directory, settings.adb)
     with held(leases, wanted) as named, AdbServer(settings.adb) as server:
-        if ":" in named and named not in server.devices():
+        if ":" in named and not named.startswith(USB) and named not in server.devices():
             server.connect(named, settings.devices.operation_timeout_s)
         lease = PhoneLease(
             AdbSession(server, named, settings.devices),
@@ -102,7 +104,8 @@ def play(
         session = AdbSession(server, named, settings.devices, lease.check)
         session.screenshot()  # fail here, and not in the browser, where the phone does not answer
         with (
-            leased_on_phone(lease, LeaseRenewer()),
+            suppress(StoppedError),  # before another host's lease expired
+            leased_on_phone(lease, LeaseRenewer(), stop),
             _recorder(settings, session) if record else nullcontext() as recorder,
             PlayServer(session, port, recorder) as page,
         ):

@@ -41,6 +41,11 @@ class AdbSettings(Section):
     host: str = "127.0.0.1"
     port: int = Field(25037, ge=1, le=65535, description="the adb server's port; never the user's 5037 by default")
     binary: Path | None = Field(None, description="the adb program; the one in adbutils' wheel unless named")
+    usb: bool = Field(
+        False,
+        description="whether an adb server that DistRL starts takes the phones on this machine's USB ports; one server "
+        "has them at a time, so stop another (`adb kill-server`), or let adb.port name it",
+    )
 
 
 class EmulatorSettings(Section):

@@ -10,6 +10,9 @@ from contextlib import contextmanager
 
 from distrl.errors import DeviceError
 
+USB = "usb:"
+"""How the name of a phone begins that is named by its USB port, as in usb:1-2."""
+EMULATOR = "emulator-"
 _HINT = "see `adb devices` on this adb server; the pool reconnects the phone, and quarantines it while that fails"
 
 
@@ -103,6 +106,10 @@ class DeviceForeignApp(DeviceError):  # noqa: N818
     """An app that devices.allowed_packages does not list stays in front, even after it was stopped."""
 
 
+_UNSEEN = (
+    "see `adb -P {port} devices -l`; an adb server that DistRL starts looks for phones on USB with adb.usb=true alone; "
+    "one of another program that has them is used with adb.port set to its port, mostly 5037"
+)
 _REFUSALS: tuple[tuple[tuple[str, ...], type[DeviceGone], str], ...] = (
     (
         ("unauthorized", "still authorizing", "failed to authenticate"), DeviceUnauthorized,
@@ -132,4 +139,6 @@ def refusal(who: str, words: str, port: int) -> DeviceGone:
     for signs, kind, hint in _REFUSALS:
         if any(sign in words for sign in signs):
             return kind(who, words, hint.format(port=port))
+    if "not found" in words and (who.startswith(USB) or not (":" in who or who.startswith(EMULATOR))):
+        return DeviceGone(who, words, _UNSEEN.format(port=port))
     return DeviceGone(who, words)

@@ -29,7 +29,7 @@ from functools import partial
 from typing import Final
 from urllib.parse import quote_plus, unquote_plus
 
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+from tenacity import wait_fixed
 
 from distrl.config.phones import LONGEST_LEASE_S, OPERATIONS_PER_LEASE
 from distrl.device.adb_protocol import Deadline
@@ -37,6 +37,7 @@ from distrl.device.errors import DeviceGone, DeviceHeld
 from distrl.device.leases import Leases
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
+from distrl.retry import retry
 from distrl.supervised import SupervisedThread
 
 log = logging.getLogger(__name__)
@@ -278,16 +279,21 @@ def _renew(lease: PhoneLease) -> None:
 
 
 @contextmanager
-def leased_on_phone(lease: PhoneLease, renewer: LeaseRenewer) -> Iterator[None]:
+def leased_on_phone(lease: PhoneLease, renewer: LeaseRenewer, stop: threading.Event) -> Iterator[None]:
     """This process has the phone's lease within the block. Waits until another's lease expires; raises DeviceHeld as
-    soon as that one is renewed.
+    soon as that one is renewed, StoppedError once `stop` is set.
     """
-    Retrying(
-        retry=retry_if_exception(lambda error: isinstance(error, DeviceHeld) and not error.renewed),
-        stop=stop_after_delay(LONGEST_LEASE_S),
-        wait=wait_fixed(min(1.0, lease.ttl_s / RENEWALS)),
-        reraise=True,
-    )(lease.hold)
+    began, waits = time.monotonic(), False
+
+    def failed(held: DeviceHeld, _: float) -> None:
+        nonlocal waits
+        if held.renewed or time.monotonic() - began > LONGEST_LEASE_S:
+            raise held
+        if not waits:
+            log.warning("%s: %s; waiting until that expires", held.where, held.what)
+            waits = True
+
+    retry(lease.hold, stop, DeviceHeld, wait_fixed(min(1.0, lease.ttl_s / RENEWALS)), failed)
     renewer.add(lease)
     try:
         yield

@@ -335,6 +335,8 @@ class DevicePool:
         fault, again = phone.fault, phone.health.failures > 1
         if phone.session is None or fault is None or again or isinstance(fault, DeviceGone | AdbServerGone):
             return False
+        if not phone.counters["leases"]:  # no episode has been there: nobody's app is stopped
+            return False
         return recover_app(phone.session)
 
     def _server_answers(self) -> None:

@@ -2,7 +2,7 @@
 
 A server that somebody else started is used and never stopped. Our own leaves the phones of other adb servers alone: it
 does not look for emulators (which probes ports 5555 to 5585 of this machine), for phones on the network, or for phones
-on USB unless requested.
+on USB unless `adb.usb` is set.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import adbutils
 
 from distrl import config
 from distrl.device.adb_protocol import Connection, Deadline
-from distrl.device.errors import DeviceGone, refusal
+from distrl.device.errors import USB, DeviceGone, refusal
 from distrl.device.leases import LOOPBACK
 from distrl.dial import dial
 from distrl.errors import DeviceError
@@ -35,7 +35,6 @@ SERVER_S = 5.0
 LISTENS_S = 1.0
 """Deadline of the test whether anything listens at the adb server's address."""
 LOG_TAIL = 500
-USB = "usb:"
 ALONE = {
     "ADB_EMU": "0",
     "ADB_LOCAL_TRANSPORT_MAX_PORT": "5554",
@@ -51,13 +50,11 @@ class AdbServer:
     """The adb server at adb.host:adb.port. `start` makes sure that one runs; without it, one is expected to run.
 
     A context manager: entering starts it, leaving stops it if it is ours.
-    usb: whether a server of our own may take the phones on this machine's USB ports from other adb servers.
     log: the log file of a server of our own.
     """
 
-    def __init__(self, adb: config.AdbSettings, *, usb: bool = False, log: Path | None = None) -> None:
+    def __init__(self, adb: config.AdbSettings, *, log: Path | None = None) -> None:
         self.adb = adb
-        self._usb = usb
         self._log = log
         self._child: subprocess.Popen[bytes] | None = None
         self._starting = threading.Lock()
@@ -211,7 +208,7 @@ class AdbServer:
         binary = str(self.adb.binary or adbutils.adb_path())
         known = {name: value for name, value in os.environ.items() if name not in ("ADB_SERVER_SOCKET", "ADB_TRACE")}
         known |= ALONE
-        if not self._usb:
+        if not self.adb.usb:
             known["ADB_USB"] = "0"
         try:
             return subprocess.Popen(

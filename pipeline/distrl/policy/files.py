@@ -28,6 +28,13 @@ def read(file: Path) -> bytes:
         raise _unreadable(file, error) from None
 
 
+def refuse_used(directory: Path) -> None:
+    """Raises PolicyError where a base model cannot be written without touching what is there."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        what = "holds files" if directory.is_dir() else "is a file"
+        raise PolicyError(str(directory), what, "name one with --out that is empty or not there")
+
+
 def parsed(content: bytes, directory: Path) -> dict[str, Any]:
     """The config.json of `directory`, from its content; {} where it is no mapping. Raises PolicyError for no JSON."""
     try:

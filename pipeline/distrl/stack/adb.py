@@ -46,7 +46,7 @@ def fill(config: Config, part: Part) -> Config:
 
 def settings(adb: AdbSettings) -> dict[str, str]:
     """The settings that a running part is compared by; not the port, which may differ if it was in use."""
-    return {"binary": str(adb.binary or "")}
+    return {"binary": str(adb.binary or "")} | ({"usb": "true"} if adb.usb else {})
 
 
 def binary(adb: AdbSettings) -> Path:

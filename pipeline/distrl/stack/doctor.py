@@ -15,9 +15,10 @@ from pathlib import Path
 
 from distrl.broker import connect as broker
 from distrl.config import Config, EmulatorSettings
+from distrl.device.about import ONLINE
 from distrl.device.launch import program
 from distrl.device.server import AdbServer
-from distrl.errors import DistrlError
+from distrl.errors import DeviceError, DistrlError
 from distrl.stack import adb, jars, kafka, minio, phones, ports, s3
 from distrl.stack.java import find_java
 from distrl.stack.local import NAMES, LocalStack, PartStatus, connect
@@ -63,7 +64,7 @@ def examine(config: Config) -> list[Finding]:
         ("broker", lambda: _broker(connected, rows)),
         ("objects", lambda: _objects(connected, rows)),
         ("adb server", lambda: _adb_server(connected, rows)),
-        ("phones", lambda: _phones(connected)),
+        ("phones", lambda: _phones(connected, rows)),
         *([("emulators", lambda: _emulators(config.devices.emulators))] if config.devices.emulators.avd else []),
     ]
     return [*findings, *(_look(what, look) for what, look in looks)]
@@ -185,14 +186,24 @@ def _adb_server(config: Config, rows: dict[str, PartStatus]) -> Finding:
     return Finding("adb server", True, f"{server.where}: protocol version {server.version()}")
 
 
-def _phones(config: Config) -> Finding:
+def _phones(config: Config, rows: dict[str, PartStatus]) -> Finding:
+    serials = config.devices.serials if _expected(rows, adb.NAME) else ()  # only an adb server knows those
     silent = [address for address in config.devices.addresses if not _listening(address)]
-    known = len(config.devices.addresses) + len(config.devices.serials)
+    silent += [serial for serial in serials if not _online(config, serial)]
+    known = len(config.devices.addresses) + len(serials)
     if not known:
         started = config.devices.emulators.count
         return Finding("phones", True, f"{started} emulators, which workers start" if started else LATER)
     detail = f"{known - len(silent)} of {known} answer" + (f"; no answer: {', '.join(silent[:5])}" if silent else "")
-    return Finding("phones", not silent, detail, "run `distrl down` and `distrl up`; or check the phone's network")
+    hint = "run `distrl down` and `distrl up`; or check the phone's network; for one on USB see adb.usb"
+    return Finding("phones", not silent, detail, hint)
+
+
+def _online(config: Config, serial: str) -> bool:
+    try:
+        return AdbServer(config.adb).state(serial) == ONLINE
+    except DeviceError:
+        return False
 
 
 def _emulators(emulators: EmulatorSettings) -> Finding:

@@ -247,7 +247,8 @@ class Worker:
     def _wait_fresh(self, task: Task) -> None:
         """Wait until the task's `fed_version` or a newer one is loaded: the feeder's bound on the lag relies on it.
 
-        Raises BrokerError after FRESH_LIMIT_S: the task then counts as interrupted and is fed again.
+        Raises BrokerError after FRESH_LIMIT_S: the task then counts as interrupted and is fed again; PolicyEndedError
+        where the policy has failed.
         """
         began = logged_at = self._clock.ticks()
         while not self._policy.wait_loaded(max(0, task.fed_version), FRESH_WAIT_S):
@@ -255,6 +256,7 @@ class Worker:
                 return  # the newer version is refused, with an alert; go on with the old weights
             if self._give_up.is_set():
                 raise AbandonedError(task.task_id, "was waiting for a version", "its task is delivered again")
+            self._policy.check()  # one that has failed loads nothing, and no longer waits
             loaded, now = self._policy.loaded, self._clock.ticks()
             have = "none" if loaded is None else f"version {loaded.version}"
             if now - began > FRESH_LIMIT_S:

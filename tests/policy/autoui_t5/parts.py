@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +13,6 @@ import torch
 from distrl.policy.autoui_t5.assemble import assemble
 from distrl.policy.autoui_t5.model import GatedFusion
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch import Tensor, nn
 from transformers import (
     Blip2VisionConfig,
@@ -38,21 +39,29 @@ LINES: Final = (
     '"typed_text": "" Goal: open the settings Action Plan: [TYPE,PRESS_HOME] ; Action Decision: "action_type": "TYPE"',
     "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ 0123456789 PRESS_BACK PRESS_ENTER STATUS_TASK_COMPLETE",
 )
+SPACE: Final = "\u2581"
+"""T5's sign for the beginning of a word."""
+PIECES: Final = 177
+LONGEST: Final = 8
 SPARE: Final = 5
 """Embeddings of no token, as T5 has them for a round number."""
 
 
 @cache
 def words() -> Any:
-    """A tokenizer of T5's kind, of pieces of LINES. Made once: its training is not the same twice."""
-    found = Tokenizer(models.Unigram())
-    found.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    trainer = trainers.UnigramTrainer(
-        vocab_size=180, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False
+    """A tokenizer of T5's kind, of frequent pieces of LINES. They are counted and not trained: tokenizers' trainer does
+    not make the same pieces twice, and a model learns from some of them what it does not from others."""
+    counts = Counter(
+        word[begin:end]
+        for word in f" {' '.join(LINES)}".replace(" ", f" {SPACE}").split()
+        for begin in range(len(word))
+        for end in range(begin + 1, min(len(word), begin + LONGEST) + 1)
     )
-    found.train_from_iterator(LINES * 5, trainer)
-    vocabulary = json.loads(found.to_str())["model"]["vocab"]
-    return T5Tokenizer(vocab=[(piece, score) for piece, score in vocabulary], extra_ids=2)
+    gain = {piece: count * len(piece) for piece, count in counts.items()}
+    ranked = sorted(counts, key=lambda piece: (len(piece) > 1, -gain[piece], piece))  # every character is in
+    total = sum(gain[piece] for piece in ranked[:PIECES])
+    pieces = [(piece, math.log(gain[piece] / total)) for piece in ranked[:PIECES]]
+    return T5Tokenizer(vocab=[("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *pieces], extra_ids=2)
 
 
 def t5_settings(**more: Any) -> dict[str, Any]:

@@ -185,6 +185,9 @@ def test_a_spoilt_directory_is_refused(base: PolicySettings, base_directory: Pat
     assert base.base_model is not None
     with pytest.raises(PolicyError, match="holds files"):
         make(base.base_model, base_directory, Described())
+    (tmp_path / "file").touch()
+    with pytest.raises(PolicyError, match="is a file"):
+        make(tmp_path / "file", base_directory, Described())
     with pytest.raises(PolicyError, match="is not of the format"):
         make(tmp_path / "new", base.base_model, Described())
     about = {"format": "distrl-recurrent-q/1", "width": 16, "recurrent": True, "epsilon": 0.1}

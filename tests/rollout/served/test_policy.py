@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from distrl.errors import ConfigError, PolicyError
+from distrl.policy.adapters import WEIGHTS
 from distrl.policy.registry import tokenizer_of
 from distrl.policy.vlm.chat import MOST_BIASES, STOPPED, ChatForm, Written
 from distrl.policy.vlm.tokenizer import VlmTokenizer
@@ -91,6 +93,29 @@ def test_what_a_killed_process_has_left_is_unloaded_by_the_next(
         name = name_of(RUN, learner.version(2)[0])
         assert list(server.adapters) == [name]
         assert sorted(each.name for each in (tmp_path / "adapters").iterdir()) == [name, f"{name}.lock"]
+
+
+def test_an_adapter_that_was_being_deleted_at_a_kill_is_written_again(
+    server: ModelServer,
+    base: Path,
+    tmp_path: Path,
+    start: Process,
+    learner: Learned,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def killed(made: Path, **_: object) -> None:
+        (made / WEIGHTS).unlink()
+        raise KeyboardInterrupt
+
+    last = process(settings(base, tmp_path / "adapters", server.url))
+    last.swap(*learner.version(1))
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            last.leave()
+    with start() as policy:
+        policy.swap(*learner.version(1))
+        assert policy.decide(seen()).version == 1
 
 
 def test_adapters_that_a_restart_has_lost_are_loaded_again_under_their_names(

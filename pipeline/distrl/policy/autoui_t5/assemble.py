@@ -23,7 +23,7 @@ from distrl.policy.autoui_t5.checkpoints import tensors_of
 from distrl.policy.autoui_t5.directory import FORMAT, OPTIONAL, PIXELS, VISION, WEIGHTS, WORDS, identity
 from distrl.policy.autoui_t5.gpt2 import Grafted, grafted
 from distrl.policy.autoui_t5.model import GatedFusion
-from distrl.policy.files import CONFIG, parsed, read
+from distrl.policy.files import CONFIG, parsed, read, refuse_used
 
 COPIES: Final = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 """Other names of shared.weight, under which some checkpoints have it once more."""
@@ -48,8 +48,7 @@ def assemble(checkpoint: Path, vision: Path, out: Path, decoder: Path | None, se
 
     Deterministic given the arguments. Raises PolicyError, which names what does not fit.
     """
-    if out.exists() and any(out.iterdir()):
-        raise PolicyError(str(out), "holds files already", "name a new directory with --out")
+    refuse_used(out)
     t5 = _t5_config(checkpoint)
     sight = _vision_config(vision)
     words = [name for name in (WORDS, *OPTIONAL) if (checkpoint / name).is_file()]

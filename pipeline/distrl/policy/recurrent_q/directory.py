@@ -16,7 +16,7 @@ from typing import Final
 
 from distrl.errors import PolicyError
 from distrl.policy.autoui import directory as autoui
-from distrl.policy.files import CONFIG, HINT, identity_of, parsed, read
+from distrl.policy.files import CONFIG, HINT, identity_of, parsed, read, refuse_used
 from distrl.policy.recurrent_q.tokenizer import GridTokenizer
 
 FORMAT: Final = "distrl-recurrent-q/1"
@@ -66,8 +66,7 @@ def identity(directory: Path) -> str:
 def make(directory: Path, eyes: Path, about: Described) -> str:
     """Write a base model that sees by the tiny AutoUI in `eyes`, and return its identity. Raises PolicyError."""
     autoui.described(read(eyes / CONFIG), eyes)
-    if directory.exists() and any(directory.iterdir()):
-        raise PolicyError(str(directory), "holds files", "name a directory that is empty or not there")
+    refuse_used(directory)
     try:
         (directory / EYES).mkdir(parents=True)
         for name in autoui.FILES:

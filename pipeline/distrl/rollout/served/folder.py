@@ -1,8 +1,8 @@
 """The folder in which adapters lie where a server reads them, and who still needs which.
 
-    <folder>/<name>/adapter_model.safetensors, adapter_config.json     as PEFT reads them; appears whole
+    <folder>/<name>/adapter_model.safetensors, adapter_config.json     as PEFT reads them; comes and goes whole
     <folder>/<name>.lock                                               held, shared, by each process that uses it
-    <folder>/.<name>-<hex>/                                            being written, under that lock
+    <folder>/.<name>-<hex>/                                            being written or deleted, under that lock
 
 All processes that use one server share the folder. The system releases a lock when its holder ends in any way, so that
 what a killed worker used can be unloaded by the next one that looks.
@@ -79,16 +79,17 @@ class AdapterFolder:
         try:
             yield True
             with self._usable():
-                for made in [self._directory / name, *self._directory.glob(f".{name}-*")]:
-                    with suppress(FileNotFoundError):  # another process has unloaded it since it was listed
-                        shutil.rmtree(made)
+                with suppress(FileNotFoundError):  # another process has unloaded it since it was listed
+                    (self._directory / name).rename(self._hidden(name))  # goes whole: a kill may come in between
+                for made in self._directory.glob(f".{name}-*"):
+                    shutil.rmtree(made)
                 self._lock(name).unlink()
         finally:
             os.close(descriptor)
 
     def _write(self, name: str, adapter: bytes) -> None:
         there = self._directory / name
-        made = self._directory / f".{name}-{secrets.token_hex(4)}"
+        made = self._hidden(name)
         if not there.exists():
             try:
                 write_peft(adapter, made)
@@ -127,6 +128,9 @@ class AdapterFolder:
                 os.close(descriptor)
                 raise
             os.close(descriptor)
+
+    def _hidden(self, name: str) -> Path:
+        return self._directory / f".{name}-{secrets.token_hex(4)}"
 
     def _lock(self, name: str) -> Path:
         return self._directory / f"{name}{LOCK}"

@@ -48,7 +48,7 @@ CLONING: Final = {
     "smolvlm": Cloning(100),
     "gemma3": Cloning(200),
     "internvl": Cloning(180),
-    PAPERS: Cloning(450, batch_size=8, lr=0.003, demonstrations=4),
+    PAPERS: Cloning(550, batch_size=8, lr=0.003, demonstrations=4),
 }
 """With the seeds tried, every demonstrated action then has a probability above 0.85. With fewer minibatches some are
 left near a half, and one processor's rounding clones what another's does not."""

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import distrl
 import pytest
-from distrl.config import Config, load
+from distrl.config import Config, load, may_hold_secret
 from distrl.errors import ConfigError, PolicyError
 from distrl.policy.registry import SHIPPED
 from distrl.runs.settings import learning_fingerprint, run_settings
@@ -411,3 +411,27 @@ def test_settings_that_are_right_to_the_end_are_taken() -> None:
     store = ["store.url=s3s://minio:9000/data", "store.ca=/ca.pem"]
     devices = ["devices.operation_timeout_s=1200", "devices.lease_ttl_s=3600", "worker.heartbeat_s=5"]
     assert load(sets=["kafka.security_protocol=SASL_SSL", *log_in, *store, *devices], environ={}).devices.lease_ttl_s
+
+
+@pytest.mark.parametrize(
+    ("name", "may"),
+    [
+        ("store.secret_key", True),
+        ("policy.server.api_key", True),
+        ("judge.api_key", True),
+        ("kafka.sasl_password", True),
+        ("kafka.client.ssl.key.password", True),
+        ("kafka.client", True),
+        ("policy.server", True),
+        ("policy", True),
+        (" judge ", True),
+        ("kafka.client.linger.ms", False),
+        ("kafka.bootstrap", False),
+        ("algorithm.replay.capacity", False),
+        ("algorithm", False),
+        ("worker", False),
+        ("no.such.setting", False),
+    ],
+)
+def test_what_may_hold_a_secret_is_known_by_its_name(name: str, may: bool) -> None:
+    assert may_hold_secret(name) is may

@@ -34,7 +34,9 @@ def test_the_recurrent_q_is_made_once_over_the_base_model_and_again_where_it_was
     identity = base_sha256(made.config.policy)
     assert identity != base_sha256(cell.config.policy)
     assert grounded(cell, tmp_path) == made
-    (made.base_model / CONFIG).unlink()
+    broken_off = made.base_model.with_name(f"new-{made.base_model.name}")
+    made.base_model.rename(broken_off)
+    (broken_off / CONFIG).write_text("")
     assert base_sha256(grounded(cell, tmp_path).config.policy) == identity
     assert len(list((tmp_path / FOLDER).iterdir())) == 1
     (plain, *_) = EXPERIMENTS["drift"].cells("quick", (0,))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from distrl.errors import ConfigError
+from distrl.errors import ComputeError, ConfigError
 from distrl.experiment.catalogue import EXPERIMENTS, experiment_of
 from distrl.experiment.cells import FOLDER, TEMPORARY, persisted_by_other_code
 from distrl.experiment.plan import Cell, seeds_of
@@ -58,6 +58,19 @@ def test_the_files_hold_every_arm_and_seed(whole: Path) -> None:
     page = (whole / "report.html").read_text()
     assert "few/async" in page
     assert "data:image/png;base64," in page
+
+
+def test_where_the_system_ends_a_process_the_error_says_how_to_go_on(whole: Path, tmp_path: Path) -> None:
+    def kill(cell: Cell) -> None:
+        for child in psutil.Process().children():
+            if any("spawn_main" in word for word in child.cmdline()):
+                child.kill()
+
+    with pytest.raises(ComputeError, match="one of 1 processes that compute cells") as ended:
+        small.run(tmp_path, kill)
+    assert "--processes 1" in ended.value.hint
+    small.run(tmp_path)
+    assert files(tmp_path) == files(whole)
 
 
 def test_after_a_kill_the_same_command_goes_on_and_ends_with_the_same_bytes(whole: Path, tmp_path: Path) -> None:

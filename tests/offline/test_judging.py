@@ -82,3 +82,13 @@ def test_wrong_credentials_end_it_at_once(tmp_path: Path) -> None:
         with pytest.raises(ChatError, match="401"):
             judgements(server.url, tmp_path, 100)
         assert len(server.requests) < 20
+
+
+def test_an_endpoint_that_answers_without_a_verdict_and_refuses_one_question_costs_that_one(tmp_path: Path) -> None:
+    def reply(to: BaseHTTPRequestHandler) -> None:
+        refused = "set alarm 0." in json.dumps(to.asked)  # type: ignore[attr-defined]
+        (body(b"too long", 400) if refused else verdict("perhaps"))(to)
+
+    with serving(reply) as server:
+        found, _ = judgements(server.url, tmp_path, 5)
+    assert [each.verdict.outcome for each in found] == [Outcome.UNKNOWN] * 5

@@ -118,6 +118,16 @@ def test_the_table_of_the_document_is_what_the_command_prints() -> None:
     assert " ".join(f"docs/sizing/{name}.json" for name in MODELS) in page
 
 
+def test_models_of_one_file_name_are_named_by_their_paths(tmp_path: Path) -> None:
+    files = []
+    for name in ("qwen25", "smolvlm"):
+        FAMILIES[name](tmp_path / name)
+        files.append(str(tmp_path / name / "config.json"))
+    ended = CliRunner().invoke(app, ["policy", "size", *files], env={"COLUMNS": "400"})
+    assert ended.exit_code == 0, ended.output
+    assert ended.output.splitlines()[0] == f"| | {' | '.join(files)} |"
+
+
 def test_a_format_without_sizes_is_refused_by_its_name(tmp_path: Path) -> None:
     made = tmp_path / "q"
     make(made, SHIPPED, Described())

@@ -16,8 +16,7 @@ from rich.text import Text
 
 from distrl import config as settings
 from distrl.cli.fitted_table import FittedTable
-from distrl.config import Config, sources
-from distrl.librdkafka import is_secret
+from distrl.config import Config, may_hold_secret, sources
 from distrl.supervised import SupervisedThread
 from distrl.telemetry import logs
 
@@ -152,19 +151,10 @@ def command_line(
     options: True is a flag; None and False are left out. Secrets are left out everywhere.
     """
     words = ["distrl", command, *([] if config_file is None else ["--config", str(config_file)])]
-    words += [word for each in sets or () if not _secret(each) for word in ("--set", each)]
+    words += [word for each in sets or () if not may_hold_secret(each.partition("=")[0]) for word in ("--set", each)]
     for name, value in options.items():
         words += [name] if value is True else [] if value is None or value is False else [name, str(value)]
     return words
-
-
-def _secret(setting: str) -> bool:
-    path = setting.partition("=")[0].strip().split(".")
-    if path[:2] == ["kafka", "client"]:
-        return len(path) == 2 or is_secret(".".join(path[2:]))  # a whole mapping may hold one
-    section = Config.model_fields.get(path[0])
-    found = getattr(section.annotation, "model_fields", {}).get(path[-1]) if section is not None else None
-    return found is not None and "SecretStr" in str(found.annotation)
 
 
 def table(*names: str) -> Table:

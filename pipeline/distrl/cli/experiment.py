@@ -43,6 +43,9 @@ def experiment(
         Path | None,
         typer.Option(help="Directory of the base model that arms which learn begin with; the shipped one if left out."),
     ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="How many arms are computed at once; the cores there are if not given.")
+    ] = None,
     names: Annotated[bool, typer.Option("--list", help="Name the experiments, and end.")] = False,
     results: Annotated[
         list[Path] | None,
@@ -90,7 +93,7 @@ def experiment(
         def on_cell(cell: Cell) -> None:
             progress.update(bar, advance=1, description=escape(f"{cell.arm.name}, seed {cell.seed}"))
 
-        report = run_experiment(asked, preset.value, numbers, folder, on_cell, base_model=base_model)
+        report = run_experiment(asked, preset.value, numbers, folder, on_cell, processes, base_model)
     _show(report)
     console.print(f"report: {folder / FILES[-1]}", markup=False, highlight=False, soft_wrap=True)
 

@@ -170,10 +170,9 @@ def size(
     settings = load(config, sets)
     from distrl.policy.sizing import sizes_of
 
-    found = {
-        model.stem if model.suffix == ".json" else model.name: sizes_of(model, settings.policy, prompt, action)
-        for model in models
-    }
+    short = [model.stem if model.suffix == ".json" else model.name for model in models]
+    names = short if len(set(short)) == len(models) else [str(model) for model in models]
+    found = {name: sizes_of(model, settings.policy, prompt, action) for name, model in zip(names, models, strict=True)}
     lines = {
         "parameters": [billions(each.parameters) for each in found.values()],
         "of them see": [billions(each.seeing) for each in found.values()],

@@ -29,7 +29,7 @@ from distrl.config.sections import (
     TracingSettings,
     WorkerSettings,
 )
-from distrl.config.tree import ENV_PREFIX, LEARNING, RUN_NAME, Config, load, sources, with_run
+from distrl.config.tree import ENV_PREFIX, LEARNING, RUN_NAME, Config, load, may_hold_secret, sources, with_run
 
 __all__ = [
     "ENV_PREFIX",
@@ -64,6 +64,7 @@ __all__ = [
     "WarmupSettings",
     "WorkerSettings",
     "load",
+    "may_hold_secret",
     "sources",
     "with_run",
 ]

@@ -332,6 +332,20 @@ def _kinds(path: Sequence[str]) -> set[Any]:
     return {*(get_args(found.annotation) or (found.annotation,))} - {type(None)}
 
 
+def may_hold_secret(name: str) -> bool:
+    """Whether the setting of this dotted name is a secret, or a section or a mapping with one somewhere below."""
+    path = _split(name.strip().split("."))
+    found = _field(path)
+    if tuple(path) == CLIENT or SecretStr in _kinds(path):
+        return True
+    return found is not None and any(_has_secret(model) for model in _types(found.annotation))
+
+
+def _has_secret(section: type[BaseModel]) -> bool:
+    fields = [field.annotation for field in section.model_fields.values()]
+    return any(SecretStr in get_args(each) or any(map(_has_secret, _types(each))) for each in fields)
+
+
 def _field(loc: Sequence[int | str]) -> FieldInfo | None:
     models = _sections(loc[:-1]) if loc else []
     return next((model.model_fields[str(loc[-1])] for model in models if str(loc[-1]) in model.model_fields), None)

@@ -10,7 +10,6 @@ from typing import Final
 
 from distrl.errors import ConfigError
 from distrl.experiment.plan import Cell
-from distrl.policy.files import CONFIG
 from distrl.policy.recurrent_q.directory import Described, make
 from distrl.policy.registry import SHIPPED, base_sha256, tokenizer_of
 from distrl.tasks.suite import suite_named
@@ -49,8 +48,9 @@ def grounded(cell: Cell, out: Path) -> Cell:
     if not cell.arm.recurrent:
         return cell
     directory = out / FOLDER / f"recurrent-q-{base_sha256(cell.config.policy)[:12]}"
-    if directory.exists() and not (directory / CONFIG).exists():
-        shutil.rmtree(directory)  # of a call that was killed: the file is written last
     if not directory.exists():
-        make(directory, cell.base_model or SHIPPED, Described())
+        made = directory.with_name(f"new-{directory.name}")
+        shutil.rmtree(made, ignore_errors=True)  # of a call that was killed
+        make(made, cell.base_model or SHIPPED, Described())
+        made.rename(directory)
     return replace(cell, base_model=directory)

@@ -14,10 +14,12 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, Final
 
+from distrl.errors import ComputeError
 from distrl.experiment.base_models import grounded
 from distrl.experiment.compute import CellResult, compute
 from distrl.experiment.plan import Cell
@@ -57,7 +59,7 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
     """The result of each cell, in their order; computes and persists those that are not there.
 
     on_cell: called with each cell once its result is there. processes: how many at once; the cores there are if None.
-    Raises ConfigError where `out` cannot be written, and what a cell raised.
+    Raises ConfigError where `out` cannot be written, ComputeError where a process was killed, and what a cell raised.
     """
     make_folder(out / FOLDER)
     make_folder(out / SPENT)
@@ -84,9 +86,17 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
                     note(out, cell.file, Spent(processor_s, code))
                     _persist(cell, found[cell], out)
                     on_cell(cell)
-            except BaseException:
+            except BaseException as error:
                 stop.set()
                 pool.shutdown(wait=False, cancel_futures=True)
+                if isinstance(error, BrokenProcessPool):
+                    raise ComputeError(
+                        "distrl experiment",
+                        f"the system has ended one of {processes or _cores()} processes that compute cells, as it does "
+                        "where memory runs out",
+                        "give the same command again, which goes on with the cells that are missing; --processes 1 "
+                        "computes one at a time",
+                    ) from None
                 raise
     return [found[cell] for cell in cells]
 

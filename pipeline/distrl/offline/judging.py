@@ -48,7 +48,7 @@ def judged(
     None where there is no verdict.
 
     A question that the endpoint refuses by itself, as for its content or length, is UNKNOWN. Raises ChatError where it
-    has refused REFUSED of them, or all that there are, and none has a verdict; the others are not asked then.
+    has refused REFUSED of them, or all that there are, and answered none; the others are not asked then.
     """
     given_up, answered = threading.Event(), threading.Event()
     refused: list[QuestionRefusedError] = []
@@ -62,8 +62,7 @@ def judged(
                 raise
             log.warning("no verdict: %s", error)
             return Verdict(Outcome.UNKNOWN, "the endpoint refuses this question")
-        if verdict.outcome is not Outcome.UNKNOWN:
-            answered.set()
+        answered.set()
         return verdict
 
     def one(logged: LoggedTrajectory) -> Judged | None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from distrl.algorithms.registry import refuse_other_policy
 from distrl.config import Config
 from distrl.device.leases import LOOPBACK
 from distrl.errors import ConfigError, DeviceError
@@ -34,6 +35,7 @@ from distrl.offline.ablation.log import RunLog, cut, read_log
 from distrl.offline.ablation.persisted import FOLDER, PersistedArms
 from distrl.offline.ablation.report import Ablation, Evaluated, Result, to_json, to_markdown
 from distrl.offline.files import unwritable, write
+from distrl.policy.registry import tokenizer_of
 from distrl.rollout.episode import Episode
 from distrl.rollout.phones import Phones
 from distrl.rollout.wiring import TRUTH
@@ -89,6 +91,7 @@ def ablate(
 ) -> tuple[Ablation, Path]:
     """Fold every arm and write the report; returns it with its folder. Raises DistrlError, as early as it can."""
     _refuse(request)
+    _refuse_untrainable(request.plan)
     request = with_phones(config, request)
     store = open_store(config.store)
     began = time.perf_counter()
@@ -234,6 +237,12 @@ def _refuse(request: Request) -> None:
                 f"arm {arm.name} changes {', '.join(early)}, which the updates before the range have used already",
                 "--from 0, or leave that arm out",
             )
+
+
+def _refuse_untrainable(plan: Plan) -> None:
+    """Raises ConfigError where an arm's algorithm cannot train its policy: later it would end all arms."""
+    for arm in plan.arms:
+        refuse_other_policy(arm.config, tokenizer_of(arm.config.policy))
 
 
 def with_phones(config: Config, request: Request) -> Request:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.synchronize import Event
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,8 +30,8 @@ from distrl.experiment.warmup import adapter_file, shared, warm_up
 from distrl.offline.files import make_folder, write
 
 FOLDER: Final = "cells"
-WATCH_S: Final = 0.5
-"""How often a process of the pool looks whether its parent is alive."""
+ENDED_S: Final = 0.5
+"""Within which a parent that was killed, whose end of the pipe is closed, has ended."""
 TEMPORARY: Final = "distrl-experiment-"
 """How the name of the temporary folder of an experiment's processes begins."""
 
@@ -70,10 +70,13 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
     missing = sorted((cell for cell in cells if cell not in found), key=_work, reverse=True)
     if missing:
         spawn = multiprocessing.get_context("spawn")
-        stop = spawn.Event()
+        # A pipe: a process that is killed while it waits for an Event leaves `set` waiting for ever.
+        watched, held = spawn.Pipe(duplex=False)
         with (
             tempfile.TemporaryDirectory(prefix=TEMPORARY) as temporary,
-            ProcessPoolExecutor(processes or _cores(), spawn, _end_with_parent, (stop, temporary)) as pool,
+            watched,
+            held,
+            ProcessPoolExecutor(processes or _cores(), spawn, _end_with_parent, (watched, temporary)) as pool,
         ):
             try:
                 warmed = _warmed(missing, out, pool, code)
@@ -87,7 +90,7 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
                     _persist(cell, found[cell], out)
                     on_cell(cell)
             except BaseException as error:
-                stop.set()
+                held.close()
                 pool.shutdown(wait=False, cancel_futures=True)
                 if isinstance(error, BrokenProcessPool):
                     raise ComputeError(
@@ -142,8 +145,9 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _end_with_parent(stop: Event, temporary: str) -> None:
-    """In a process of the pool: ends it in the middle of a cell once `stop` is set or its parent was killed.
+def _end_with_parent(watched: Connection, temporary: str) -> None:
+    """In a process of the pool: ends it in the middle of a cell once the other end of `watched` is closed, which its
+    parent has, or the system where that was killed.
 
     temporary: the folder for its temporary files, such as every version of a learning arm. The parent removes it; where
     it was killed, those that it leaves do.
@@ -153,8 +157,8 @@ def _end_with_parent(stop: Event, temporary: str) -> None:
     tempfile.tempdir = temporary
 
     def watch() -> None:
-        while not stop.wait(WATCH_S) and parent.is_alive():
-            pass
+        watched.poll(None)
+        parent.join(ENDED_S)
         if not parent.is_alive():
             shutil.rmtree(temporary, ignore_errors=True)
         os._exit(1)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from distrl.config import Config, load
+from distrl.device.server import AdbServer
 from distrl.stack import doctor
 from distrl.stack.doctor import Finding, examine
 from elsewhere import drawn, elsewhere
@@ -43,6 +44,17 @@ def test_a_configured_endpoint_that_does_not_answer_is_reported_with_its_setting
         assert not found.ok
         assert setting in found.detail
         assert found.hint
+
+
+def test_a_phone_that_is_named_by_its_serial_is_asked_for_at_the_adb_server(tmp_path: Path) -> None:
+    port = drawn()["adb.port"]
+    named = config(tmp_path, "devices.serials=['R58M123ABC']", f"adb.port={port}")
+    with AdbServer(named.adb):
+        asked = finding(examine(named), "phones")
+    assert not asked.ok
+    assert asked.detail == "0 of 1 answer; no answer: R58M123ABC"
+    assert "adb.usb" in asked.hint
+    assert finding(examine(named), "phones").ok, "nobody runs who could be asked"
 
 
 OF_THE_STACK = {"disk", "java", "Kafka's jars", "object store", "port of kafka", "port of s3"}

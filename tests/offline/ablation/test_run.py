@@ -6,7 +6,7 @@ import pytest
 from distrl.config import load
 from distrl.errors import ConfigError, DeviceError
 from distrl.offline.ablation.arms import plan
-from distrl.offline.ablation.run import ArmEvaluation, Request, asked_evaluation, with_phones
+from distrl.offline.ablation.run import ArmEvaluation, Request, ablate, asked_evaluation, with_phones
 from distrl.types import Split
 
 RUN = load(environ={})
@@ -36,3 +36,10 @@ def test_what_cannot_be_played_is_an_error_if_it_was_asked_for_and_else_a_reason
     with pytest.raises(DeviceError if case == "no phone" else ConfigError) as raised:
         with_phones(config, asked)
     assert raised.value.what in found.unplayed
+
+
+def test_an_arm_whose_algorithm_cannot_train_the_policy_is_refused_before_the_log_is_read(tmp_path: Path) -> None:
+    config = load(sets=["kafka.bootstrap=127.0.0.1:1", "kafka.connect_timeout_s=0.2"], environ={})
+    with pytest.raises(ConfigError, match="learns values of actions"):
+        ablate(config, Request(plan(config, arms=["algorithm.type=r2d3"]), out=tmp_path))
+    assert not list(tmp_path.iterdir())

@@ -150,20 +150,23 @@ def test_each_refusal_has_a_kind_and_a_hint(words: str, kind: type[DeviceGone], 
     assert (error.where, error.what) == ("0123", words)
 
 
+def hint_for_unknown(server: AdbServer, name: str, timeouts: config.DeviceSettings) -> str:
+    with pytest.raises(DeviceGone, match="not found") as refused:
+        AdbSession(server, name, timeouts).key("HOME")
+    return refused.value.hint
+
+
 @pytest.mark.parametrize("name", ["R58M123ABC", "usb:1-2"])
 def test_a_phone_on_usb_that_the_server_does_not_see_says_which_server_would(
     own: AdbServer, timeouts: config.DeviceSettings, name: str
 ) -> None:
-    with pytest.raises(DeviceGone, match="not found") as refused:
-        AdbSession(own, name, timeouts).key("HOME")
-    assert "adb.usb=true" in refused.value.hint
-    assert f"adb -P {own.adb.port} devices -l" in refused.value.hint
+    hint = hint_for_unknown(own, name, timeouts)
+    assert "adb.usb=true" in hint
+    assert f"adb -P {own.adb.port} devices -l" in hint
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1:5", "emulator-5554"])
 def test_one_on_the_network_and_an_emulator_are_not_looked_for_on_usb(
     own: AdbServer, timeouts: config.DeviceSettings, name: str
 ) -> None:
-    with pytest.raises(DeviceGone, match="not found") as refused:
-        AdbSession(own, name, timeouts).key("HOME")
-    assert "usb" not in refused.value.hint
+    assert "usb" not in hint_for_unknown(own, name, timeouts)

@@ -106,25 +106,23 @@ def test_those_that_ask_a_slow_server_wait_beside_each_other() -> None:
             serving.join()
 
 
-def test_our_own_does_not_look_for_emulators(tmp_path: Path) -> None:
-    binary = tmp_path / "adb"
+def spawned(folder: Path, usb: bool = False) -> list[str]:
+    """The environment of a server of our own, NAME=value each."""
+    binary = folder / "adb"
     binary.write_text("#!/bin/sh\nenv\nexit 1\n")
     binary.chmod(0o755)
-    log = tmp_path / "env"
+    log = folder / "env"
     with pytest.raises(DeviceError):
-        AdbServer(config.AdbSettings(port=free_ports(1), binary=binary), log=log).start()
-    spawned = log.read_text().splitlines()
-    assert {"ADB_EMU=0", "ADB_LOCAL_TRANSPORT_MAX_PORT=5554", "ADB_MDNS=0", "ADB_USB=0"} <= set(spawned)
+        AdbServer(config.AdbSettings(port=free_ports(1), binary=binary, usb=usb), log=log).start()
+    return log.read_text().splitlines()
+
+
+def test_our_own_does_not_look_for_emulators(tmp_path: Path) -> None:
+    assert {"ADB_EMU=0", "ADB_LOCAL_TRANSPORT_MAX_PORT=5554", "ADB_MDNS=0", "ADB_USB=0"} <= set(spawned(tmp_path))
 
 
 def test_our_own_looks_for_phones_on_usb_where_that_is_set(tmp_path: Path) -> None:
-    binary = tmp_path / "adb"
-    binary.write_text("#!/bin/sh\nenv\nexit 1\n")
-    binary.chmod(0o755)
-    log = tmp_path / "env"
-    with pytest.raises(DeviceError):
-        AdbServer(config.AdbSettings(port=free_ports(1), binary=binary, usb=True), log=log).start()
-    assert not [line for line in log.read_text().splitlines() if line.startswith("ADB_USB=")]
+    assert not [line for line in spawned(tmp_path, usb=True) if line.startswith("ADB_USB=")]
 
 
 def test_none_is_started_for_another_machine() -> None:

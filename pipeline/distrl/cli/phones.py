@@ -80,8 +80,8 @@ def play(
     the phone where it begins (as a worker's reset does), records what you do with the base model's actions, and
     publishes it to the demonstrations topic; the screenshots go to the object store. Needs both, and the base model.
     """
-    from distrl.device.errors import USB
     from distrl.device.leases import Leases
+    from distrl.device.names import is_address
     from distrl.device.phone_lease import LeaseRenewer, PhoneLease, holder_name, leased_on_phone, place_of
     from distrl.device.play import PlayServer, held
     from distrl.device.server import AdbServer
@@ -93,7 +93,7 @@ def play(
     stop = start_role("play", verbose)
     leases = Leases(settings.devices.directory, settings.adb)
     with held(leases, wanted) as named, AdbServer(settings.adb) as server:
-        if ":" in named and not named.startswith(USB) and named not in server.devices():
+        if is_address(named) and named not in server.devices():
             server.connect(named, settings.devices.operation_timeout_s)
         lease = PhoneLease(
             AdbSession(server, named, settings.devices),

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from distrl.device.names import may_be_on_usb
 from distrl.errors import DeviceError
 
-USB = "usb:"
-"""How the name of a phone begins that is named by its USB port, as in usb:1-2."""
-EMULATOR = "emulator-"
 _HINT = "see `adb devices` on this adb server; the pool reconnects the phone, and quarantines it while that fails"
 
 
@@ -139,6 +137,6 @@ def refusal(who: str, words: str, port: int) -> DeviceGone:
     for signs, kind, hint in _REFUSALS:
         if any(sign in words for sign in signs):
             return kind(who, words, hint.format(port=port))
-    if "not found" in words and (who.startswith(USB) or not (":" in who or who.startswith(EMULATOR))):
+    if "not found" in words and may_be_on_usb(who):
         return DeviceGone(who, words, _UNSEEN.format(port=port))
     return DeviceGone(who, words)

@@ -22,8 +22,9 @@ import adbutils
 
 from distrl import config
 from distrl.device.adb_protocol import Connection, Deadline
-from distrl.device.errors import USB, DeviceGone, refusal
+from distrl.device.errors import DeviceGone, refusal
 from distrl.device.leases import LOOPBACK
+from distrl.device.names import USB
 from distrl.dial import dial
 from distrl.errors import DeviceError
 

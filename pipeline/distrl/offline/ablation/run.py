@@ -241,8 +241,9 @@ def _refuse(request: Request) -> None:
 
 def _refuse_untrainable(plan: Plan) -> None:
     """Raises ConfigError where an arm's algorithm cannot train its policy: later it would end all arms."""
+    tokenizers = {policy: tokenizer_of(policy) for policy in {arm.config.policy for arm in plan.arms}}
     for arm in plan.arms:
-        refuse_other_policy(arm.config, tokenizer_of(arm.config.policy))
+        refuse_other_policy(arm.config, tokenizers[arm.config.policy])
 
 
 def with_phones(config: Config, request: Request) -> Request:

@@ -1,5 +1,5 @@
-"""Every setting of the system: sections.py, phones.py and algorithms.py declare them, tree.py reads them, effects.py
-tells what each one decides of a run."""
+"""Every setting of the system: sections.py, phones.py and algorithms.py declare them, tree.py assembles them,
+loading.py reads them, and effects.py has what each one decides of a run."""
 
 from distrl.config.algorithms import (
     ArideSettings,
@@ -11,6 +11,8 @@ from distrl.config.algorithms import (
     WarmupSettings,
 )
 from distrl.config.effects import Section
+from distrl.config.loading import ENV_PREFIX, load, sources, with_run
+from distrl.config.names import may_hold_secret
 from distrl.config.phones import AdbSettings, DeviceSettings, EmulatorSettings, PhoneSettings
 from distrl.config.sections import (
     AppAgentSettings,
@@ -29,7 +31,7 @@ from distrl.config.sections import (
     TracingSettings,
     WorkerSettings,
 )
-from distrl.config.tree import ENV_PREFIX, LEARNING, RUN_NAME, Config, load, may_hold_secret, sources, with_run
+from distrl.config.tree import LEARNING, RUN_NAME, Config
 
 __all__ = [
     "ENV_PREFIX",

@@ -1,0 +1,126 @@
+"""Where settings come from: a file, then DISTRL_* variables, then `--set path=value`.
+
+Later sources win. DISTRL_KAFKA__BOOTSTRAP sets `kafka.bootstrap`. An unknown key or an impossible value is refused
+before anything starts, with its path and what is allowed.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import SecretStr, ValidationError
+
+from distrl.config.names import kinds_at
+from distrl.config.refusals import explain
+from distrl.config.tree import Config, path_of
+from distrl.errors import ConfigError
+
+ENV_PREFIX = "DISTRL_"
+UNREADABLE = "fix that line; a value that begins with one of ! & * % @ ` belongs into quotes"
+
+
+def load(
+    file: Path | None = None,
+    sets: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    base: Mapping[str, Any] | None = None,
+) -> Config:
+    """The configuration from the tree `base`, then `file` (YAML), then `environ` (DISTRL_*), then `sets`
+    ("path.to=value"); the later wins. Another algorithm.type than the base's takes none of the base's `algorithm`.
+
+    Raises ConfigError, naming the setting, what is wrong with it and what is allowed.
+    """
+    tree: dict[str, Any] = {} if file is None else _read(file)
+    for name, value in sorted((os.environ if environ is None else environ).items()):
+        if name.startswith(ENV_PREFIX):
+            _put(tree, path_of(name.removeprefix(ENV_PREFIX).lower().split("__")), value, where=name)
+    for item in sets:
+        path, equals, value = item.partition("=")
+        if not equals:
+            # Not the text itself, which may hold a secret.
+            raise ConfigError("--set", "one has no '='", "write it as --set path.to.setting=value")
+        _put(tree, path_of(path.strip().split(".")), value, where=f"--set {path}")
+    try:
+        return Config.model_validate(_over(base or {}, tree))
+    except ValidationError as error:
+        raise explain(error) from None
+
+
+def sources(file: Path | None, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """What `load` takes settings from, in words: the file's name, the variables, the paths of `sets`. No values."""
+    names = sorted(os.environ if environ is None else environ)
+    return (
+        *([] if file is None else [f"file {file.name}"]),
+        *(name for name in names if name.startswith(ENV_PREFIX)),
+        *(f"--set {item.partition('=')[0].strip()}" for item in sets),
+    )
+
+
+def with_run(config: Config, run: str) -> Config:
+    """`config` for another run. Raises ConfigError for an invalid name."""
+    try:
+        Config.model_validate({"run": run})
+    except ValidationError as error:
+        raise explain(error) from None
+    return config.model_copy(update={"run": run})
+
+
+def _over(base: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the values of `tree` over it."""
+    merged = copy.deepcopy(dict(base))
+    for name, value in tree.items():
+        below = merged.get(name)
+        if (
+            isinstance(value, Mapping)
+            and isinstance(below, Mapping)
+            and value.get("type", below.get("type")) == below.get("type")
+        ):
+            merged[name] = _over(below, value)
+        else:
+            merged[name] = copy.deepcopy(value)
+    return merged
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        tree = yaml.safe_load(file.read_text())
+    except OSError as error:
+        raise ConfigError(str(file), f"cannot be read ({error.strerror})", "name a readable YAML file") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(str(file), f"is no YAML{_place(error)}", UNREADABLE) from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise ConfigError(str(file), "holds no mapping of settings", "see `distrl config show` for the shape")
+    return tree
+
+
+def _place(error: yaml.YAMLError) -> str:
+    """Where; not the line, nor why, which names what stands there and may be a secret."""
+    mark = getattr(error, "problem_mark", None)
+    return "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
+
+
+def _put(tree: dict[str, Any], path: list[str], value: str, where: str) -> None:
+    node = tree
+    for name in path[:-1]:
+        node = node.setdefault(name, {})
+        if not isinstance(node, dict):
+            raise ConfigError(where, f"'{name}' is a setting, not a section", "see `distrl config show`")
+    node[path[-1]] = _value(path, value)
+
+
+def _value(path: Sequence[str], value: str) -> Any:
+    """The value of a variable or a flag. Text is not parsed as YAML: a password may be a number, or hold a ' #'."""
+    kinds = kinds_at(path)
+    if kinds == {SecretStr} or (kinds == {str} and value not in ("", "null") and value[:1] not in "'\""):
+        return value
+    try:
+        return yaml.safe_load(value)
+    except yaml.YAMLError:
+        return value

@@ -1,0 +1,76 @@
+"""What pydantic refuses, as errors for the people who wrote the settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
+
+from distrl.config.allowed import allowed, written
+from distrl.config.names import field_at, kinds_at, sections_of, siblings, untagged
+from distrl.errors import ConfigError
+from distrl.librdkafka import PropertyError
+
+LOGIN = re.compile(r"(?<=://).*(?=@)")
+"""Of an address that names one; none may."""
+
+
+def explain(error: ValidationError) -> ConfigError:
+    """One error for all wrong settings, each with its hint."""
+    found = [_refusal(problem) for problem in error.errors()]
+    what = found[0].what
+    for before, after in pairwise(found):
+        what += f"\n  hint: {before.hint}\n{after.where}: {after.what}"
+    return ConfigError(found[0].where, what, found[-1].hint)
+
+
+def _refusal(problem: ErrorDetails) -> ConfigError:
+    loc, kind = untagged(problem["loc"])
+    path = ".".join(str(part) for part in loc) or "config"
+    fault = problem.get("ctx", {}).get("error")
+    if isinstance(fault, PropertyError):
+        return ConfigError(f"{path}.{fault.name}" if fault.name else path, str(fault), fault.fix)
+    if problem["type"] == "union_tag_invalid":
+        wrong, known = problem["ctx"]["tag"], problem["ctx"]["expected_tags"].replace("'", "")
+        return ConfigError(f"{path}.type", f"no such type (it is {written(wrong)})", f"one of: {known}")
+    if problem["type"] == "extra_forbidden":
+        of = f" of {loc[0]}.type {kind}" if kind else ""
+        return ConfigError(path, f"no such setting{of}", f"one of: {', '.join(siblings(problem['loc']))}")
+    return ConfigError(path, f"{_wrong(problem)}{_shown(problem['loc'], problem['input'])}", _allowed(problem["loc"]))
+
+
+def _wrong(problem: ErrorDetails) -> str:
+    """What is wrong, without pydantic's terms."""
+    if problem["type"] == "value_error":
+        return str(problem["ctx"]["error"])
+    return {
+        "tuple_type": "Input should be a list",
+        "path_type": "Input should be a path",
+        "model_type": "Input should be a section, with settings of its own",
+        "model_attributes_type": "Input should be a section, with settings of its own",
+    }.get(problem["type"], problem["msg"])
+
+
+def _shown(loc: Sequence[int | str], value: Any) -> str:
+    """The wrong value, unless it is a secret or stands for a section that may hold one."""
+    path = [str(part) for part in loc]
+    found = field_at(path)
+    stands_for_section = (
+        found is not None and bool(sections_of(found.annotation)) and not isinstance(value, int | float)
+    )
+    hidden = SecretStr in kinds_at(path) or isinstance(value, Mapping | BaseModel) or stands_for_section
+    return "" if hidden else f" (it is {LOGIN.sub('…', written(value))})"
+
+
+def _allowed(loc: Sequence[int | str]) -> str:
+    setting = (
+        loc[:-1] if loc and isinstance(loc[-1], int) else loc
+    )  # the hint for an entry of a list is that of the list
+    found = field_at(setting) if setting else None
+    if found is None or sections_of(found.annotation):
+        return "see `distrl config show`"
+    return allowed(found)

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 from distrl.errors import ConfigError
+from distrl.experiment import plan, warmup
 from distrl.experiment.base_models import FOLDER, grounded, refuse_unknown_words
 from distrl.experiment.catalogue import EXPERIMENTS
+from distrl.experiment.run import run_experiment
+from distrl.experiment.warmup import adapter_file
 from distrl.policy.files import CONFIG
 from distrl.policy.registry import SHIPPED, base_sha256
 
@@ -51,3 +54,19 @@ def test_cells_of_another_base_model_are_other_cells(tmp_path: Path) -> None:
     assert [cell.fingerprint for cell in moved] == [cell.fingerprint for cell in here], "a path is no content"
     (other / CONFIG).write_text((other / CONFIG).read_text() + "\n")
     assert all(one.fingerprint != two.fingerprint for one, two in zip(moved, here, strict=True))
+
+
+def test_cells_that_learn_on_another_processor_are_other_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights of two processors must not stand in one report."""
+    (learns, *_), (acts, *_) = (EXPERIMENTS[name].cells("quick", (0,)) for name in ("drift", "collection"))
+    before = learns.fingerprint, adapter_file(learns, tmp_path), acts.fingerprint
+    for module in (plan, warmup):
+        monkeypatch.setattr(module, "processor_and_packages", lambda: ("another",))
+    after = learns.fingerprint, adapter_file(learns, tmp_path), acts.fingerprint
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, False, True]
+
+
+def test_a_base_model_that_no_arm_would_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nothing learns in collection"):
+        run_experiment(EXPERIMENTS["collection"], "quick", (0,), tmp_path / "out", base_model=SHIPPED)
+    assert not (tmp_path / "out").exists()

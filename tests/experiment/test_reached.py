@@ -35,6 +35,12 @@ def test_what_begins_there_took_no_time_and_what_never_is_there_has_none() -> No
     assert reached([curve(0.1, 0.4)], 0.5).at_s is None
 
 
+def test_where_no_arm_succeeds_nothing_is_reached() -> None:
+    failing = [curve(0.2, 0.0), curve(0.0, 0.0)]
+    found = reached(failing, goal([failing]))
+    assert (found.success, found.at_s, found.low_s, found.high_s) == (0.0, None, None, None)
+
+
 def test_where_one_seed_of_three_never_is_there_the_interval_is_open() -> None:
     found = reached([curve(0.0, 1.0), curve(0.0, 1.0), curve(0.0, 0.0)], 0.5)
     assert found.at_s == pytest.approx(75.0)

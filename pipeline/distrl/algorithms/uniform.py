@@ -28,9 +28,10 @@ REPLAY: Final = Drawn("buffer", "replay")
 
 
 class UniformMemory:
-    """Trajectories in a circular buffer of algorithm.replay.capacity; each step is drawn with equal probability.
+    """Trajectories in a circular buffer; each step is drawn with equal probability.
 
-    admits: selects the trajectories. phase: of an update, by its number.
+    admits: selects the trajectories. phase: of an update, by its number. capacity: transitions;
+    algorithm.replay.capacity if None.
     """
 
     def __init__(
@@ -40,9 +41,10 @@ class UniformMemory:
         admits: Callable[[Trajectory], bool],
         phase: Callable[[int], Phase],
         drawn: Drawn,
+        capacity: int | None = None,
     ) -> None:
         self._config, self._descent, self._admits, self._phase, self._drawn = config, descent, admits, phase, drawn
-        self.buffer = CircularBuffer(config.algorithm.replay.capacity)
+        self.buffer = CircularBuffer(config.algorithm.replay.capacity if capacity is None else capacity)
 
     @property
     def buffers(self) -> Mapping[str, CircularBuffer]:

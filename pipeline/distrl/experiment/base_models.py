@@ -10,8 +10,10 @@ from typing import Final
 
 from distrl.errors import ConfigError
 from distrl.experiment.plan import Cell
+from distrl.offline.files import unwritable
 from distrl.policy.recurrent_q.directory import Described, make
 from distrl.policy.registry import SHIPPED, base_sha256, tokenizer_of
+from distrl.store.directory import sync, sync_all
 from distrl.tasks.suite import suite_named
 
 FOLDER: Final = "base-models"
@@ -43,7 +45,7 @@ def refuse_unknown_words(cells: Sequence[Cell]) -> None:
 def grounded(cell: Cell, out: Path) -> Cell:
     """The cell with the recurrent Q over its base model, where its arm acts by one. Its weights begin by the seed.
 
-    Raises PolicyError where it cannot be written.
+    Raises PolicyError or ConfigError where it cannot be written.
     """
     if not cell.arm.recurrent:
         return cell
@@ -52,5 +54,10 @@ def grounded(cell: Cell, out: Path) -> Cell:
         made = directory.with_name(f"new-{directory.name}")
         shutil.rmtree(made, ignore_errors=True)  # of a call that was killed
         make(made, cell.base_model or SHIPPED, Described())
-        made.rename(directory)
+        try:
+            sync_all(made)
+            made.rename(directory)
+            sync(directory.parent)
+        except OSError as error:
+            raise unwritable(directory, error) from None
     return replace(cell, base_model=directory)

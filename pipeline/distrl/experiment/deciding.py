@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from distrl.experiment.costs import CostModel
@@ -89,14 +90,22 @@ class VirtualBatcher:
         self._fetched: Version | None = None
         self.loaded: Version | None = None
         """The version of the next decision; None before the first."""
-        self.running = 0
-        """Episodes that may ask. Counted by the phones' actors."""
+        self._running = 0
+        """Episodes that may ask."""
         self._waiting: list[Actor] = []
         self._actor: Actor | None = None
 
     @property
     def earlier_screens(self) -> int:
         return self._decider.earlier_screens
+
+    @contextmanager
+    def episode(self) -> Iterator[None]:
+        """Counts a running episode of the calling actor."""
+        self._running += 1
+        yield
+        self._running -= 1
+        self._wake()  # a batch may have waited for this episode alone
 
     def decide(self, observation: Observation) -> Decision:
         request = self._decider.request(observation, self._time.now)
@@ -124,7 +133,7 @@ class VirtualBatcher:
                 self._time.pause()
                 continue
             asked = self._requests[0][0].asked
-            while self._time.now < asked + self._wait_s and len(self._requests) < self.running:
+            while self._time.now < asked + self._wait_s and len(self._requests) < self._running:
                 self._time.pause(asked + self._wait_s)
             batch, self._requests = self._requests, []
             self._time.sleep(self._costs.decision_s + self._costs.decision_row_s * len(batch))

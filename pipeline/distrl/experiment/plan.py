@@ -1,6 +1,7 @@
 """What an experiment is: arms under seeds for a length of virtual time, and how they are compared.
 
-`distrl.experiment.catalogue` has those that there are. The only file that it reads is the base model's, to know it."""
+`distrl.experiment.catalogue` has those that there are. What it reads are the base model, to know it,
+and which processor this is."""
 
 from __future__ import annotations
 
@@ -17,12 +18,13 @@ from distrl.evaluate.failures import Mode
 from distrl.experiment.costs import CostModel
 from distrl.experiment.novelty import Novelty
 from distrl.policy.registry import base_sha256
+from distrl.processor import processor_and_packages
 from distrl.types import Split
 
 Preset = Literal["quick", "full"]
 Against = Literal["the synchronous one", "the first", "each other"]
 """With which arms of its group an arm is compared."""
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Raised whenever the same arm and seed would give other figures: cells that are on disk are then made again."""
 PACE: Final = (
     "per_hour", "bound_per_hour", "share_of_bound", "own_time_share", "mean_lag", "max_lag", "episode_own_s",
@@ -122,7 +124,8 @@ class Cell:
     def _learning(self) -> list[Any]:
         arm = self.arm
         plays = [asdict(play) for play in (arm.held_out, *arm.plays)]
-        return [arm.curve.value, arm.points, plays, arm.recurrent, base_sha256(self.config.policy)]
+        base, machine = base_sha256(self.config.policy), processor_and_packages()
+        return [arm.curve.value, arm.points, plays, arm.recurrent, base, machine]
 
     @property
     def file(self) -> str:

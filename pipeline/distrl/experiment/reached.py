@@ -59,8 +59,9 @@ def _success(curves: Curves) -> Floats:
 
 
 def _first(times: Floats, curves: Floats, success: float) -> Floats:
-    """(n,) when each of (n, points) curves is at `success`; infinite where it never is."""
-    there = curves >= success
+    """(n,) when each of (n, points) curves is at `success`; infinite where it never is, and where nothing is asked for:
+    the best of arms that all fail has 0, which is not reached by failing."""
+    there = (curves >= success) & (success > 0)
     after = there.argmax(axis=1)
     rows, before = np.arange(len(curves)), np.maximum(after - 1, 0)
     rise = curves[rows, after] - curves[rows, before]

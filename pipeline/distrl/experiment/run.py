@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from distrl.errors import ConfigError
 from distrl.experiment.base_models import refuse_unknown_words
 from distrl.experiment.cells import OnCell, as_json, noted, results
 from distrl.experiment.figure import draw
@@ -26,9 +27,13 @@ def run_experiment(
     took into its `cost.json`.
 
     base_model: directory of what arms that learn begin with; the shipped one if None. Raises ConfigError where `out`
-    cannot be written or the base model lacks words, PolicyError where it cannot be read.
+    cannot be written, the base model lacks words or no arm would read it, PolicyError where it cannot be read.
     """
     cells: list[Cell] = experiment.cells(preset, seeds, base_model)
+    if base_model is not None and not any(cell.arm.learns for cell in cells):
+        raise ConfigError(
+            "--base-model", f"nothing learns in {experiment.name}, so nothing would read it", "leave it out"
+        )
     refuse_unknown_words(cells)
     report = report_of(experiment, preset, tuple(seeds), cells, results(cells, out, on_cell, processes), base_model)
     png = draw(report)

@@ -16,6 +16,7 @@ from distrl.config import Config
 from distrl.experiment.plan import FORMAT, Cell
 from distrl.experiment.weights import Screenshots, WeightsLearning
 from distrl.offline.files import write
+from distrl.processor import processor_and_packages
 from distrl.runs.settings import learning_settings
 from distrl.store.directory import DirectoryStore
 
@@ -50,5 +51,6 @@ def _fingerprint(config: Config) -> str:
     learning = learning_settings(config)
     del learning["algorithm"], learning["policy"]["base_model"], learning["learner"]["trajectories_per_update"]
     feeder = config.feeder.model_dump(mode="json", exclude={"max_lag"})
-    content = [FORMAT, config.run, learning, feeder, config.phones.model_dump(mode="json")]
+    phones = config.phones.model_dump(mode="json")
+    content = [FORMAT, config.run, learning, feeder, phones, processor_and_packages()]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

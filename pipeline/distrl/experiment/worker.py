@@ -68,11 +68,10 @@ class VirtualWorker:
     def _played(self, task: Task, phone: VirtualPhone, attempt_id: str) -> Played:
         began, own_s = self._time.now, phone.own_s
         self._batcher.wait_loaded(task.fed_version)
-        self._batcher.running += 1
-        trajectory = self._episode.run(
-            task, attempt_id, phone, _Deciding(self._batcher, phone, self._costs.own_decision_s)
-        )
-        self._batcher.running -= 1
+        with self._batcher.episode():
+            trajectory = self._episode.run(
+                task, attempt_id, phone, _Deciding(self._batcher, phone, self._costs.own_decision_s)
+            )
         return Played(phone.number, began, self._time.now, phone.own_s - own_s, trajectory)
 
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from distrl.errors import ConfigError, StoreError
-from distrl.store.directory import sync
+from distrl.store.directory import sync, sync_all
 
 MANIFEST: Final = "manifest.json"
 """What is in it, by which it is known for one of ours; its "format" names who wrote it."""
@@ -67,7 +67,7 @@ class NewFolder:
         """
         text = json.dumps({"format": self._form.name, **manifest}, indent=2, sort_keys=True)
         (self.partial / MANIFEST).write_text(text + "\n", encoding="utf-8")
-        _sync_all(self.partial)
+        sync_all(self.partial)  # before it has its name: a power cut would else leave empty files under it
         refuse_folder(self.place, self._form, self._force)  # again: an export takes long
         if not self._at.exists():
             self.partial.rename(self._at)  # fails where something has come to be there meanwhile
@@ -109,13 +109,6 @@ def refuse_folder(place: Path, form: FolderFormat, force: bool) -> None:
         raise ConfigError(
             str(place), f"holds {other!r}, which no {form.name} has", "move that elsewhere, or name another folder"
         )
-
-
-def _sync_all(folder: Path) -> None:
-    """On the disk before the folder has its name: a power cut would else leave empty files under it."""
-    for base, _, files in os.walk(folder):
-        for path in (*(Path(base, name) for name in files), Path(base)):
-            sync(path)
 
 
 def _other(place: Path, form: FolderFormat) -> str | None:

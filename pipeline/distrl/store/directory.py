@@ -141,3 +141,10 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_all(folder: Path) -> None:
+    """Sync a folder to disk with all that is in it."""
+    for base, _, files in os.walk(folder):
+        for path in (*(Path(base, name) for name in files), Path(base)):
+            sync(path)

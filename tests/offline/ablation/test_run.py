@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from distrl.config import load
-from distrl.errors import ConfigError, DeviceError
+from distrl.errors import ConfigError, DeviceError, PolicyError
 from distrl.offline.ablation.arms import plan
 from distrl.offline.ablation.run import ArmEvaluation, Request, ablate, asked_evaluation, with_phones
 from distrl.types import Split
@@ -42,4 +42,6 @@ def test_an_arm_whose_algorithm_cannot_train_the_policy_is_refused_before_the_lo
     config = load(sets=["kafka.bootstrap=127.0.0.1:1", "kafka.connect_timeout_s=0.2"], environ={})
     with pytest.raises(ConfigError, match="learns values of actions"):
         ablate(config, Request(plan(config, arms=["algorithm.type=r2d3"]), out=tmp_path))
+    with pytest.raises(PolicyError, match="nowhere"):
+        ablate(config, Request(plan(config, sets=["policy.lora_targets=[nowhere]"]), out=tmp_path))
     assert not list(tmp_path.iterdir())

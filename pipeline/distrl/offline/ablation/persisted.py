@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import platform
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import cache
@@ -21,9 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import PIL
 import simphone
-import torch
 
 import distrl
 from distrl.offline.ablation.arms import Arm
@@ -32,6 +29,7 @@ from distrl.offline.ablation.log import Branch, RunLog
 from distrl.offline.ablation.report import Evaluated, Result
 from distrl.offline.estimates import Estimate
 from distrl.offline.files import write
+from distrl.processor import processor_and_packages
 from distrl.runs.settings import learning_fingerprint
 from distrl.wire.codec import encode
 
@@ -39,7 +37,6 @@ log = logging.getLogger(__name__)
 
 FORMAT: Final = 3
 FOLDER: Final = "arms"
-CPUINFO: Final = Path("/proc/cpuinfo")
 
 
 class PersistedArms:
@@ -58,7 +55,7 @@ class PersistedArms:
             "format": FORMAT,
             "range": range_digest(run_log),
             "code": code_digest(),
-            "machine": machine(),
+            "machine": processor_and_packages(),
         }
 
     def file(self, arm: Arm) -> Path:
@@ -167,24 +164,6 @@ def _branch(branch: Branch) -> Iterator[bytes]:
         yield np.ascontiguousarray(value).tobytes()
     for logged in branch.held:
         yield encode(logged.trajectory)
-
-
-def machine() -> list[str]:
-    """What on this machine decides how sums are rounded and screenshots decoded: processor and packages.
-
-    The number of threads does too, but is a setting.
-    """
-    processor = [platform.machine(), _processor(), torch.backends.cpu.get_cpu_capability()]
-    return [*processor, torch.__version__, np.__version__, PIL.__version__]
-
-
-def _processor() -> str:
-    """The processor's model as Linux names it; empty elsewhere."""
-    try:
-        lines = CPUINFO.read_text(errors="replace").splitlines()
-    except OSError:
-        return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 @cache

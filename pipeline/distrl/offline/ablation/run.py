@@ -35,7 +35,7 @@ from distrl.offline.ablation.log import RunLog, cut, read_log
 from distrl.offline.ablation.persisted import FOLDER, PersistedArms
 from distrl.offline.ablation.report import Ablation, Evaluated, Result, to_json, to_markdown
 from distrl.offline.files import unwritable, write
-from distrl.policy.registry import tokenizer_of
+from distrl.policy.registry import policy_of, tokenizer_of
 from distrl.rollout.episode import Episode
 from distrl.rollout.phones import Phones
 from distrl.rollout.wiring import TRUTH
@@ -240,10 +240,16 @@ def _refuse(request: Request) -> None:
 
 
 def _refuse_untrainable(plan: Plan) -> None:
-    """Raises ConfigError where an arm's algorithm cannot train its policy: later it would end all arms."""
+    """Raises ConfigError where an arm's algorithm cannot train its policy, PolicyError where LoRA cannot go on the
+    layers that it names or the policy cannot be trained whole: later it would end all arms."""
     tokenizers = {policy: tokenizer_of(policy) for policy in {arm.config.policy for arm in plan.arms}}
     for arm in plan.arms:
         refuse_other_policy(arm.config, tokenizers[arm.config.policy])
+    trained = {(policy.trains, policy.lora_targets): policy for policy in tokenizers}
+    run = plan.arms[0].config.policy
+    del trained[run.trains, run.lora_targets]
+    for policy in trained.values():
+        policy_of(policy)  # which layers there are is known once the model is loaded
 
 
 def with_phones(config: Config, request: Request) -> Request:

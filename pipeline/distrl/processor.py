@@ -1,0 +1,36 @@
+"""What on this machine decides the last bits of a sum and of a decoded screenshot, and no setting does.
+
+What is persisted under names that hold it is taken by no machine that would compute something else.
+"""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import PIL
+import torch
+
+CPUINFO: Final = Path("/proc/cpuinfo")
+
+
+@cache
+def processor_and_packages() -> tuple[str, ...]:
+    """The CPU by its kind, its model and what torch uses of it, and the versions of torch, NumPy and Pillow.
+
+    The number of threads decides bits too, but is a setting.
+    """
+    processor = (platform.machine(), _model(), torch.backends.cpu.get_cpu_capability())
+    return (*processor, torch.__version__, np.__version__, PIL.__version__)
+
+
+def _model() -> str:
+    """Of the processor, as Linux names it; empty elsewhere."""
+    try:
+        lines = CPUINFO.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")

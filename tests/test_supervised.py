@@ -34,6 +34,17 @@ def test_a_thread_is_asked_to_stop_and_waited_for() -> None:
     assert not thread.running
 
 
+def test_what_a_stopped_thread_waits_for_is_released_once_it_knows() -> None:
+    held, seen = threading.Event(), []
+
+    def wait(stop: threading.Event) -> None:
+        held.wait(30)
+        seen.append(stop.is_set())
+
+    StoppableThread(wait, "a-test").stop(held.set)
+    assert seen == [True]
+
+
 def test_several_threads_share_a_deadline_and_any_of_their_failures_is_raised() -> None:
     threads, go_on = SupervisedThreads(), threading.Event()
     assert not threads.running

@@ -58,9 +58,11 @@ class StoppableThread(SupervisedThread):
         self._stop = threading.Event()
         super().__init__(lambda: target(self._stop), name)
 
-    def stop(self) -> None:
-        """Set the event and wait until the thread has ended."""
+    def stop(self, release: Callable[[], None] = lambda: None) -> None:
+        """Set the event and wait until the thread has ended. release: called in between, has what the thread waits for
+        end sooner."""
         self._stop.set()
+        release()
         self.join()
 
 

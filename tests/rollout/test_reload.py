@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from distrl.clock import Clock
 from distrl.errors import PolicyError, StoreError
+from distrl.rollout.decider import PolicyClosedError, PolicyEndedError
 from distrl.rollout.reload import WAIT_S, Reloader, wait_first
 from distrl.store.objects import CorruptObjectError
 from distrl.telemetry.monitor import Monitor
@@ -98,6 +99,39 @@ def test_a_store_that_is_away_is_asked_again_and_is_no_alert() -> None:
     assert [subject.load(version(2)) for _ in range(3)] == [False, False, True]
     assert (subject.state.alerts, subject.state.reloads) == (0, 1)
     assert not subject.refused(2)
+
+
+@pytest.mark.parametrize("error", [PolicyClosedError, PolicyEndedError])
+def test_a_policy_that_is_closed_or_has_failed_refuses_no_version(error: type[PolicyError]) -> None:
+    class Closed(Loaded):
+        def swap(self, version: Version, adapter: bytes) -> None:
+            raise error("worker", "the policy has stopped", "start the worker again")
+
+    subject = reloader(Closed())
+    assert not subject.load(version(2))
+    assert subject.state.alerts == 0
+    assert not subject.refused(2)
+
+
+def test_the_longer_a_version_cannot_be_loaded_the_longer_are_the_pauses() -> None:
+    paused: list[float] = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            paused.append(timeout or 0.0)
+            if len(paused) == 7:
+                self.set()
+            return self.is_set()
+
+    gone = [True] * 5 + [False] + [True] * 2
+
+    def fetch(ref: ObjectRef) -> bytes:
+        if gone.pop(0):
+            raise StoreError("store", "has no such object", "restore it")
+        return b"bytes"
+
+    Reloader(Announced([version(1)] * 9), fetch, "base", Loaded(), at(0)).run(Stop())
+    assert paused == [1.0, 2.0, 4.0, 8.0, 10.0, 1.0, 2.0]
 
 
 def test_after_a_refusal_only_a_newer_version_is_waited_for() -> None:

@@ -346,6 +346,8 @@ def test_a_version_that_never_comes_interrupts_its_task_and_is_named(
     assert played.outcome is Outcome.INTERRUPTED, "so it is fed again, under a version that there is"
     assert "was fed under version 7, which was not loaded within 0.2 s; loaded is version 1" in played.note
     assert "task lost waits for version 7; loaded is version 1" in caplog.text
+    running.end()
+    assert running.broker.beats[-1].metrics["episodes"] == 1, "it is counted, however it ended"
 
 
 def test_who_waits_for_a_version_ends_once_the_policy_has_failed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

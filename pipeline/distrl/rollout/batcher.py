@@ -20,7 +20,7 @@ from distrl.accelerator import deciding
 from distrl.errors import ComputeError, PolicyError
 from distrl.policy.protocol import SampledAction
 from distrl.policy.sampling import Sampling
-from distrl.rollout.decider import PolicyEndedError
+from distrl.rollout.decider import PolicyClosedError, PolicyEndedError
 from distrl.rollout.episode import Decision, Observation, sampling_seed
 from distrl.types import Action, ScreenSize, Version
 
@@ -162,7 +162,8 @@ class Batcher:
             self._count(-1)
 
     def decide(self, observation: Observation) -> Decision:
-        """The action for one observation. Raises PolicyError once closed, PolicyEndedError once `serve` has failed."""
+        """The action for one observation. Raises PolicyClosedError once closed, PolicyEndedError once `serve`
+        has failed."""
         request = Request.of(observation, self._encoder, self._ticks())
         with self._changed:
             if self._closed:
@@ -183,7 +184,7 @@ class Batcher:
         swap.done.result()
 
     def close(self) -> None:
-        """End `serve`. Callers that still wait get a PolicyError."""
+        """End `serve`. Callers that still wait get a PolicyClosedError."""
         with self._changed:
             self._closed = True
             for request in self._requests:
@@ -221,7 +222,7 @@ class Batcher:
 
     def _stopped(self) -> PolicyError:
         if self._failure is None:
-            return PolicyError("worker", "the policy has stopped", "start the worker again")
+            return PolicyClosedError("worker", "the policy has stopped", "start the worker again")
         why = f"{type(self._failure).__name__}: {self._failure}"
         return PolicyEndedError(
             "worker", f"the policy's thread has ended: {why}", "start the worker again, and report its log"

@@ -11,6 +11,10 @@ from distrl.rollout.episode import Decision, Observation
 from distrl.types import Version
 
 
+class PolicyClosedError(PolicyError):
+    """The policy was closed, as its process ends."""
+
+
 class PolicyEndedError(PolicyError):
     """The policy has ended unexpectedly; no episode can go on."""
 
@@ -37,13 +41,17 @@ class VersionedDecider(Protocol):
         ...
 
     def decide(self, observation: Observation) -> Decision:
-        """The action for one observation. Raises PolicyError once closed, PolicyEndedError where no decision will ever
-        be made again, ChatError where a server does not answer."""
+        """The action for one observation. Raises PolicyClosedError once closed, PolicyEndedError where no decision will
+        ever be made again, ChatError where a server does not answer."""
         ...
 
     def swap(self, version: Version, adapter: bytes) -> None:
-        """Use `adapter` for decisions from now on; returns once it is in use. Raises what loading it raised; the old
-        version stays in use then."""
+        """Use `adapter` for decisions from now on; returns once it is in use. Raises PolicyClosedError once closed, and
+        what loading it raised; the old version stays in use then."""
+        ...
+
+    def close(self) -> None:
+        """Callers that still wait get a PolicyClosedError, those of a server once its answer to them has come."""
         ...
 
     def check(self) -> None:

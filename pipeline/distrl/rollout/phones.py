@@ -21,6 +21,7 @@ from distrl.device.errors import (
     DeviceTimeout,
     must_succeed,
 )
+from distrl.device.leases import Leases
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
@@ -39,13 +40,13 @@ class Phones:
     """The phones that `config.devices` names, through the adb server of `config`. A context manager.
 
     Starts emulators, and an adb server where none runs, and ends those at the end; a server that was running is left
-    alone. stop: once set, entering no longer waits for emulators. Raises DeviceError where no phone is named, there is
-    no adb server, or no phone answers and an emulator cannot be started.
+    alone, and one by which other processes drive phones. stop: once set, entering no longer waits for emulators. Raises
+    DeviceError where no phone is named, there is no adb server, or no phone answers and an emulator cannot be started.
     """
 
     def __init__(self, config: Config, stop: threading.Event | None = None) -> None:
         self._devices = config.devices
-        self._server = AdbServer(config.adb)
+        self._server = AdbServer(config.adb, needed=Leases(config.devices.directory, config.adb).in_use)
         self._pool = DevicePool(self._server, config.devices, stop=stop, run=config.run)
 
     def __enter__(self) -> Phones:

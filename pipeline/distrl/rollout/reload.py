@@ -1,8 +1,9 @@
 """Hot reload: newer weights are fetched, verified and handed to the batcher while episodes go on.
 
-One thread executes `run`, which ends within WAIT_S of the stop event, or with the fetch or the request to a model
-server that is under way. Weights whose hash differs from the version record, or of another base model, are never
-loaded: the old weights stay, an alert is counted, and the next version is tried.
+One thread executes `run`, which ends within WAIT_S of the stop event, or with the fetch that is under way; once the
+policy is closed, too, with the one request to a model server that is under way. Weights whose hash differs from the
+version record, or of another base model, are never loaded: the old weights stay, an alert is counted, and the next
+version is tried.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Protocol
 
 from distrl.clock import Clock
 from distrl.errors import ChatError, PolicyError, StoreError
+from distrl.rollout.decider import PolicyClosedError, PolicyEndedError
 from distrl.store.objects import CorruptObjectError
 from distrl.telemetry.logs import about
 from distrl.telemetry.monitor import Monitor
@@ -24,8 +26,8 @@ log = logging.getLogger(__name__)
 
 WAIT_S = 0.5
 """Longest wait for a newer version before the stop event is checked."""
-RETRY_S = 1.0
-"""Pause before loading an adapter again after the store, or a model server, has failed."""
+RETRY_S, LONGEST_RETRY_S = 1.0, 10.0
+"""Pause before loading an adapter again after the store, or a model server, has failed; twice as long each time."""
 WAITING_LOG_S = 10.0
 WAITING_AGAIN_S = 60.0
 """When it is first logged that there is no version yet, and how often after that: a warm-up takes minutes."""
@@ -74,13 +76,20 @@ class Reloader:
 
     def run(self, stop: threading.Event) -> None:
         """Load each newer version until `stop`."""
+        pause_s = RETRY_S
         while not stop.is_set():
             version = self._versions.wait_newer(self._handled(), WAIT_S)
-            if version is not None and not stop.is_set() and not self.load(version):
-                stop.wait(RETRY_S)
+            if version is None or stop.is_set():
+                continue
+            if self.load(version):
+                pause_s = RETRY_S
+            else:
+                stop.wait(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_RETRY_S)
 
     def load(self, version: Version) -> bool:
-        """Verify a version and swap to it. Returns False where the store or a model server failed: try again."""
+        """Verify a version and swap to it. Returns False where the store or a model server failed, to be tried
+        again, and once the policy is closed."""
         with about(version=version.version):
             return self._load(version)
 
@@ -91,6 +100,9 @@ class Reloader:
             return True
         try:
             self._policy.swap(version, self._fetch(version.adapter))
+        except (PolicyClosedError, PolicyEndedError) as error:
+            log.info("version %d is not loaded any more: %s", version.version, error.what)
+            return False
         except (CorruptObjectError, PolicyError) as error:
             self._alert(version, error.what)
             self._refused = version.version

@@ -76,4 +76,4 @@ def run_worker(config: Config, stop: threading.Event, monitor: Monitor | None = 
                 worker.work(tasks, stop, check)
         finally:
             give_up.set()
-            following.stop()
+            following.stop(policy.decider.close)  # a server that is slow to load a version must not outlast the grace

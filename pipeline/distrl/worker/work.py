@@ -129,8 +129,7 @@ class Worker:
                 max_held(fleet.count, config.feeder.outstanding_for(fleet.count)),
                 clock,
             )
-        deliver = self._deliver if self._action_judge is None else self._action_judge.hand_over
-        self._actors = ActorPool(fleet.lease, self._play, deliver, self._task_queue, give_up, self._name, clock)
+        self._actors = ActorPool(fleet.lease, self._play, self._hand_over, self._task_queue, give_up, self._name, clock)
         self._membership = Membership()
         self._phones: int | None = None  # for how many phones tasks are taken; None before the first round
         heartbeats = HeartbeatSender(
@@ -241,7 +240,6 @@ class Worker:
                 trajectory = self._episode.run(task, new_attempt_id(), phone, self._policy)
         finally:
             self._metrics.end()
-        self._metrics.add(trajectory)
         return trajectory
 
     def _wait_fresh(self, task: Task) -> None:
@@ -269,6 +267,12 @@ class Worker:
             if now - logged_at > FRESH_LOG_S:
                 logged_at = now
                 log.info("task %s waits for version %d; loaded is %s", task.task_id, task.fed_version, have)
+
+    def _hand_over(self, received: Received, trajectory: Trajectory) -> None:
+        """Count the episode, however it ended, and deliver it, or let the judge of actions do so."""
+        self._metrics.add(trajectory)
+        deliver = self._deliver if self._action_judge is None else self._action_judge.hand_over
+        deliver(received, trajectory)
 
     def _deliver(self, received: Received, trajectory: Trajectory) -> None:
         """Publish, wait for the acknowledgement, and let the polling thread commit the task."""

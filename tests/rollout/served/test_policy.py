@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from distrl.clock import SYSTEM_CLOCK
 from distrl.errors import ConfigError, PolicyError
 from distrl.policy.adapters import WEIGHTS
 from distrl.policy.registry import tokenizer_of
 from distrl.policy.vlm.chat import MOST_BIASES, STOPPED, ChatForm, Written
 from distrl.policy.vlm.tokenizer import VlmTokenizer
-from distrl.rollout.decider import PolicyEndedError
+from distrl.rollout.decider import PolicyClosedError, PolicyEndedError
+from distrl.rollout.reload import Reloader
 from distrl.rollout.served import policy as room
 from distrl.rollout.served.names import is_of, name_of
 from distrl.rollout.served.server import RefusedError, ServerError
+from distrl.supervised import StoppableThread
+from distrl.types import Version
 from model_server import ModelServer
 
 from rollout.served.world import RUN, Learned, Process, form_of, process, seen, settings
+
+
+@dataclass(frozen=True)
+class Coming:
+    """The one version that there is."""
+
+    version: Version
+
+    def latest(self) -> Version:
+        return self.version
+
+    def wait_newer(self, than: int | None, timeout_s: float) -> Version | None:
+        return self.version if than is None else None
 
 
 def loads(server: ModelServer) -> list[str]:
@@ -340,8 +359,60 @@ def test_a_process_ends_although_the_server_hangs(
         assert "stays loaded" in caplog.text
         server.hangs.set()
         server.hold.set()
-        with pytest.raises(ServerError, match="process ends"):
+        with pytest.raises(PolicyClosedError):
             swapping.result(30)
+
+
+def test_a_worker_that_stops_waits_for_no_more_than_one_request_of_a_version_that_loads(
+    server: ModelServer, start: Process, learner: Learned, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    version, adapter = learner.version(1)
+    with start() as policy:
+        server.asked.clear()
+        server.hold = threading.Event()
+        reloader = Reloader(Coming(version), lambda ref: adapter, learner.policy.base_sha256, policy, SYSTEM_CLOCK)
+        following = StoppableThread(reloader.run, "versions")
+        assert server.asked.wait(30)
+        asked = len(server.events)
+
+        def release() -> None:
+            policy.close()
+            assert server.hold is not None
+            server.hold.set()
+
+        following.stop(release)
+        following.check()
+        assert server.events[asked:] == [("answer", name_of(RUN, version))], "it is asked nothing more"
+        assert (reloader.state.reloads, reloader.state.alerts) == (0, 0)
+        assert "is not loaded any more" in caplog.text
+
+
+def test_a_version_that_comes_after_the_end_is_neither_written_nor_asked_about(
+    server: ModelServer, start: Process, learner: Learned, tmp_path: Path
+) -> None:
+    with start() as policy:
+        policy.close()
+        server.away = True
+        with pytest.raises(PolicyClosedError):
+            policy.swap(*learner.version(1))
+    assert not (tmp_path / "adapters").exists()
+
+
+def test_a_process_that_ends_within_its_first_load_leaves_no_adapter(
+    server: ModelServer, start: Process, learner: Learned
+) -> None:
+    with start() as policy, ThreadPoolExecutor(1) as pool:
+        server.asked.clear()
+        server.hold = threading.Event()
+        swapping = pool.submit(policy.swap, *learner.version(1))
+        assert server.asked.wait(30)
+        policy.close()
+        server.hold.set()
+        with pytest.raises(PolicyClosedError):
+            swapping.result(30)
+        assert list(server.adapters) == [name_of(RUN, learner.version(1)[0])]
+    assert not server.adapters
 
 
 @pytest.mark.parametrize(("more", "is_taken"), [(-1, True), (0, True), (1, False), (5000, False)])

@@ -17,7 +17,7 @@ import secrets
 import shutil
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -47,12 +47,15 @@ class AdapterFolder:
     def __init__(self, directory: Path, run: str) -> None:
         self._directory, self._run = directory.expanduser(), run
 
-    def place(self, name: str, adapter: bytes) -> Hold:
+    def place(self, name: str, adapter: bytes, go_on: Callable[[], object] = lambda: None) -> Hold:
         """Put `adapter` there as `name`, and hold it. Raises PolicyError for bytes that are no adapter, and where other
-        bytes have that name, ServerError where another process does not cease to unload it."""
+        bytes have that name, ServerError where another process does not cease to unload it.
+
+        go_on: called again and again while it waits for that process; what it raises ends the wait.
+        """
         with self._usable():
             self._directory.mkdir(parents=True, exist_ok=True)
-            hold = self._held(name)
+            hold = self._held(name, go_on)
             try:
                 self._write(name, adapter)
             except BaseException:
@@ -104,11 +107,12 @@ class AdapterFolder:
                 str(there), "holds other bytes than the version of its name", "delete it, and unload it from the server"
             )
 
-    def _held(self, name: str) -> Hold:
+    def _held(self, name: str, go_on: Callable[[], object]) -> Hold:
         until = time.monotonic() + WAIT_S
         while (descriptor := self._locked(name, fcntl.LOCK_SH)) is None:
             if time.monotonic() > until:
                 raise ServerError(SETTING, f"another process has been unloading {name} for {WAIT_S:g} s", "wait for it")
+            go_on()
             time.sleep(RETRY_S)
         return Hold(name, descriptor)
 

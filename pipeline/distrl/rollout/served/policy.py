@@ -25,7 +25,7 @@ from distrl.policy.protocol import SampledAction
 from distrl.policy.sampling import Sampling
 from distrl.policy.vlm.chat import ChatForm, Question
 from distrl.retry import StoppedError, retry
-from distrl.rollout.decider import PolicyEndedError
+from distrl.rollout.decider import PolicyClosedError, PolicyEndedError
 from distrl.rollout.episode import Decision, Observation, sampling_seed
 from distrl.rollout.served.folder import AdapterFolder, Hold
 from distrl.rollout.served.names import name_of
@@ -137,9 +137,10 @@ class ServedPolicy:
 
     def swap(self, version: Version, adapter: bytes) -> None:
         """Raises PolicyError for an adapter that does not belong here, ServerError where the server cannot take it now,
-        ConfigError where it never will; the old version stays in use then."""
+        ConfigError where it never will, PolicyClosedError once closed; the old version stays in use then."""
+        self._refuse_closed()
         check(adapter, self._settings, self._base)
-        hold = self._folder.place(name_of(self._run, version), adapter)
+        hold = self._folder.place(name_of(self._run, version), adapter, self._refuse_closed)
         try:
             self._tidy()  # what a killed process has left may take the place of this one
             self._load(hold.name)
@@ -155,8 +156,8 @@ class ServedPolicy:
         self._tidy()
 
     def decide(self, observation: Observation) -> Decision:
-        """Raises PolicyError once closed and for what is no screenshot, ServerError where the server gives no answer
-        within policy.server.wait_s, PolicyEndedError where it never will."""
+        """Raises PolicyClosedError once closed, PolicyError for what is no screenshot, ServerError where the server
+        gives no answer within policy.server.wait_s, PolicyEndedError where it never will."""
         began, refused = self._ticks(), 0
         question = self._form.question(
             observation.png, observation.task.instruction, observation.previous, observation.earlier
@@ -195,7 +196,7 @@ class ServedPolicy:
         )
 
     def close(self) -> None:
-        """Callers that still wait get a PolicyError."""
+        """Callers that still wait get a PolicyClosedError, once the request that is under way for them is answered."""
         with self._changed:
             self._closed.set()
             self._changed.notify_all()
@@ -205,10 +206,9 @@ class ServedPolicy:
         self.close()
         with self._changed:
             used = self._current
-            if used is None:
-                return
-            self._changed.wait_for(lambda: not used.answering, DRAIN_S)
-            used.hold.release()
+            if used is not None:
+                self._changed.wait_for(lambda: not used.answering, DRAIN_S)
+                used.hold.release()
         self._tidy(LEAVE_S)
 
     def _sampled(self, used: _Loaded, question: Question, seed: int) -> SampledAction:
@@ -232,6 +232,7 @@ class ServedPolicy:
     def _load(self, name: str) -> None:
         """See that the server has the files of `name` under that name, and that it answers as it must."""
         path = f"{self._there}/{name}"
+        self._refuse_closed()
         if name not in self._server.adapters():
             self._refuse_closed()
             self._server.load(name, path)
@@ -249,13 +250,16 @@ class ServedPolicy:
         self._refuse_closed()
 
     def _refuse_closed(self) -> None:
-        """Raises ServerError once closed: what loads ends with the request that is under way."""
+        """Raises PolicyClosedError once closed, PolicyEndedError where that is why: what loads ends with the request
+        that is under way."""
         if self._closed.is_set():
-            raise ServerError(SETTING, "is not asked any more, as the process ends", "")
+            raise self._ended()
 
     def _unload_unneeded(self, timeout_s: float | None) -> None:
         """Unload the adapters of this run that no process holds. Whoever needs one again loads it again."""
         for name in self._folder.names():
+            if self._closed.is_set() and timeout_s is None:
+                return  # `leave` goes on, without waiting as long for each
             with self._folder.alone(name) as mine:
                 if mine:
                     self._server.unload(name, timeout_s)
@@ -287,5 +291,5 @@ class ServedPolicy:
 
     def _ended(self) -> PolicyError:
         if self._failure is None:
-            return PolicyError("worker", "the policy has stopped", "start the worker again")
+            return PolicyClosedError("worker", "the policy has stopped", "start the worker again")
         return PolicyEndedError(self._failure.where, self._failure.what, self._failure.hint)

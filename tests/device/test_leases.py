@@ -67,6 +67,20 @@ def test_a_phone_that_is_held_is_refused_with_its_holder_and_free_once_let_go(tm
     assert isinstance(others.take(SERIAL), Hold)
 
 
+def test_an_adb_server_is_in_use_while_another_phone_of_it_is_held(tmp_path: Path) -> None:
+    adb = config.AdbSettings()
+    leases = Leases(tmp_path, adb)
+    assert not leases.in_use()
+    mine = leases.take(SERIAL)
+    assert isinstance(mine, Hold)
+    assert not leases.in_use(but=SERIAL)
+    with holding(tmp_path, adb, "127.0.0.1:26001"):
+        assert leases.in_use(but=SERIAL)
+        assert not Leases(tmp_path, config.AdbSettings(port=adb.port + 1)).in_use()
+    assert not leases.in_use(but=SERIAL), "the file of a killed process is no holder"
+    assert leases.in_use()
+
+
 @pytest.mark.parametrize(
     "names",
     [

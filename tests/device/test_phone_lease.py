@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from distrl import config
+from distrl.device import phone_lease
 from distrl.device.about import look
 from distrl.device.errors import DeviceGone, DeviceHeld
 from distrl.device.leases import Leases
@@ -223,6 +224,20 @@ def test_a_snapshot_that_brings_an_old_lease_back(
         patient.hold()
         left = ["host c"]
     assert on_phone(session) == left
+
+
+def test_a_copy_of_another_host_s_folder_of_locks_is_no_lock_of_this_host(
+    lease: MakeLease, session: AdbSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a virtual machine that was cloned, or of a shared home that each host locks by itself."""
+    lease("a").hold()
+    lease("a").hold()  # one that was killed is taken over at once
+    other = tmp_path / "boot_id"
+    other.write_text("another kernel\n")
+    monkeypatch.setattr(phone_lease, "BOOT_ID", other)
+    with pytest.raises(DeviceHeld):
+        lease("a").hold()
+    assert on_phone(session) == ["host a"]
 
 
 def test_of_many_hosts_that_race_for_a_phone_one_gets_it(lease: MakeLease, session: AdbSession) -> None:

@@ -25,6 +25,7 @@ from distrl.device.session import AdbSession
 from simphone.transport import CNXN, Packet, pack
 
 from .conftest import StartPhones, free_ports
+from .test_pool import Clock, counters
 
 AUTH = int.from_bytes(b"AUTH", "little")
 TOKEN, SIGNATURE = 1, 2
@@ -103,6 +104,19 @@ def test_a_phone_that_is_offline_says_so_and_how_it_is_reconnected(
         with pytest.raises(DeviceOffline, match="device offline") as refused:
             AdbSession(own, address, timeouts).settle()
         assert f"adb -P {own.adb.port} reconnect offline" in refused.value.hint
+
+
+def test_a_phone_that_never_answered_is_disconnected_before_it_is_connected_again(
+    own: AdbServer, timeouts: config.DeviceSettings
+) -> None:
+    """The server keeps it as offline, and says of each further connect that it is connected already."""
+    clock = Clock()
+    with phone_that(asks=False) as address:
+        pool = DevicePool(own, timeouts.model_copy(update={"addresses": (address,)}), clock)
+        assert list(pool.discover()) == []
+        clock.now += 60
+        assert pool.lease() is None
+        assert counters(pool)["reconnects"] == 1
 
 
 def test_of_two_phones_with_one_serial_neither_is_driven_and_each_can_be_named_by_its_place(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import socketserver
 import threading
@@ -30,6 +32,18 @@ def test_our_own_is_stopped_at_the_end() -> None:
         assert own.devices() == {}
     with pytest.raises(DeviceError, match="no adb server answers"):
         AdbServer(settings).version()
+
+
+def test_our_own_stays_where_others_drive_phones_by_it() -> None:
+    settings = config.AdbSettings(port=free_ports(1))
+    with AdbServer(settings, needed=lambda: True) as own:
+        pid = own.pid
+    assert pid is not None
+    try:
+        assert AdbServer(settings).version() >= 39
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 def test_our_own_survives_a_kill_server_that_was_meant_for_another(adb: AdbServer) -> None:

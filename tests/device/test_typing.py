@@ -86,7 +86,7 @@ def test_a_phone_without_such_a_keyboard_says_what_to_install(
     before = bare.machine.state()
     with pytest.raises(DeviceRefused, match="is not an enabled keyboard") as refused:
         without.type_text("caf\u00e9")
-    assert "adb install ADBKeyboard.apk" in refused.value.hint
+    assert f"adb -P {adb.adb.port} -s {bare.address} install ADBKeyboard.apk" in refused.value.hint
     assert f"ime enable {SERVICE}" in refused.value.hint
     assert (bare.machine.state(), bare.keyboards.selected) == (before, OWN)
     without.type_text("cafe")

@@ -64,14 +64,16 @@ def broadcast_line(text: str) -> str:
 
 
 class KeyboardService:
-    """ADBKeyBoard on one phone. ask: runs a command that must succeed, and returns its output.
+    """ADBKeyBoard on one phone. ask: runs a command that must succeed, and returns its output. adb: the command line
+    that reaches the phone, for hints.
 
     The phone's own keyboard is restored after each text. If the phone fails in between, call `put_back` later.
     """
 
-    def __init__(self, ask: Callable[[str, Deadline], str], serial: str) -> None:
+    def __init__(self, ask: Callable[[str, Deadline], str], serial: str, adb: str) -> None:
         self._ask = ask
         self._serial = serial
+        self._adb = adb
         self._previous: str | None = None
 
     def type_text(self, text: str, deadline: Deadline) -> None:
@@ -89,8 +91,8 @@ class KeyboardService:
             raise refused(
                 self._serial,
                 f"this text cannot be typed with `input text`, and {SERVICE} is not an enabled keyboard",
-                f"install ADBKeyBoard (github.com/senzhk/ADBKeyBoard): `adb install ADBKeyboard.apk`, then `adb shell "
-                f"ime enable {SERVICE}`; or type printable ASCII only",
+                f"install ADBKeyBoard (github.com/senzhk/ADBKeyBoard): `{self._adb} install ADBKeyboard.apk`, then "
+                f"`{self._adb} shell ime enable {SERVICE}`; or type printable ASCII only",
             )
         self._select(deadline)
         try:
@@ -128,7 +130,9 @@ class KeyboardService:
         if f"{method} selected" not in said:  # Android before 8 exits with 0 all the same
             what = f"the keyboard {method} cannot be selected: {said.strip()[:_WORDS]}"
             raise DeviceRefused(
-                self._serial, what, "see `adb shell ime list -a`; `adb shell ime reset` takes the default"
+                self._serial,
+                what,
+                f"see `{self._adb} shell ime list -a`; `{self._adb} shell ime reset` takes the default",
             )
 
     def _bound(self, deadline: Deadline) -> bool:

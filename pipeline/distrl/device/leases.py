@@ -129,6 +129,16 @@ class Leases:
         finally:
             os.close(descriptor)
 
+    def in_use(self, but: str = "") -> bool:
+        """Whether a process has a phone of this adb server, but for the phone `but`."""
+        mine = self.lock(but).name if but else ""
+        try:
+            files = [each for each in self._directory.iterdir() if each.name != mine]
+        except OSError:
+            return False
+        begin = quote(f"{self._server}-", safe=":.")
+        return any(_is_locked(each) for each in files if each.name.startswith(begin) and each.suffix == SUFFIX)
+
     def _sign(self, file: Path, descriptor: int) -> None:
         """Write who holds it, for people. The lock holds without it, so a full disk costs no phone."""
         try:
@@ -153,6 +163,17 @@ def key_of(serial: str) -> str:
 
 def _holder_of(descriptor: int) -> str:
     return os.pread(descriptor, WORDS_SHOWN, 0).decode("utf-8", "replace").strip() or "another process"
+
+
+def _is_locked(file: Path) -> bool:
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        return not _locked(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
 
 
 def _locked_soon(descriptor: int) -> bool:

@@ -18,6 +18,7 @@ import logging
 import math
 import os
 import secrets
+import shlex
 import socket
 import threading
 import time
@@ -26,6 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote_plus, unquote_plus
 
@@ -55,6 +57,7 @@ TRIES: Final = 3
 RELEASE_S: Final = 2.0
 """Deadline of a release: a phone that does not answer must not delay the end of its worker."""
 UNKNOWN_HOLDER: Final = "another process"
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +95,18 @@ def parsed(name: str, ttl_s: float) -> LeaseName:
 def place_of(leases: Leases, serial: str) -> str:
     """Identifies the lock of this phone. If we have the lock, a lease with the same place was left by a killed
     process.
+
+    Of the running kernel, as locks are: a folder may have been copied with a home directory, or lie on a file system
+    of which each machine locks its own view. A lease of before a restart is waited for like another host's.
     """
-    return hashlib.sha256(f"{leases.domain()}/{leases.lock(serial).name}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{_kernel()}/{leases.domain()}/{leases.lock(serial).name}".encode()).hexdigest()[:16]
+
+
+def _kernel() -> str:
+    """Identifies the running kernel on Linux; empty elsewhere."""
+    with suppress(OSError):
+        return BOOT_ID.read_text("ascii").strip()
+    return ""
 
 
 def holder_name(run: str = "") -> str:
@@ -195,7 +208,8 @@ class PhoneLease:
         name = min(found, default="")  # no entry: it is being made or removed
         if not self._is_over(name):
             raise self._refused(name)
-        return f"mv {DIRECTORY}/{name}" if name else f"rmdir {DIRECTORY} && mkdir {DIRECTORY} && : >"
+        taken = shlex.quote(f"{DIRECTORY}/{name}")  # whoever has a shell there may have made it
+        return f"mv {taken}" if name else f"rmdir {DIRECTORY} && mkdir {DIRECTORY} && : >"
 
     def _is_over(self, name: str) -> bool:
         entry = parsed(name, self.ttl_s)

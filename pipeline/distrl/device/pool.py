@@ -315,7 +315,8 @@ class DevicePool:
                 elif not phone.over_tcp:
                     self._take_aliases(phone)
                 else:
-                    if phone.session is not None:
+                    # one that never answered, too: the server keeps an offline one, and calls it connected
+                    if phone.session is not None or phone.fault is not None:
                         self._server.disconnect(phone.serial, timeout_s)
                         phone.counters["reconnects"] += 1
                     self._server.connect(phone.serial, timeout_s)

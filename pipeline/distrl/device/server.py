@@ -7,12 +7,13 @@ on USB unless `adb.usb` is set.
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +28,8 @@ from distrl.device.leases import LOOPBACK
 from distrl.device.names import USB
 from distrl.dial import dial
 from distrl.errors import DeviceError
+
+log = logging.getLogger(__name__)
 
 START_S = 10.0
 STOP_S = 5.0
@@ -51,12 +54,15 @@ class AdbServer:
     """The adb server at adb.host:adb.port. `start` makes sure that one runs; without it, one is expected to run.
 
     A context manager: entering starts it, leaving stops it if it is ours.
-    log: the log file of a server of our own.
+    log: the log file of a server of our own. needed: whether others use it, so that it is left running.
     """
 
-    def __init__(self, adb: config.AdbSettings, *, log: Path | None = None) -> None:
+    def __init__(
+        self, adb: config.AdbSettings, *, log: Path | None = None, needed: Callable[[], bool] = lambda: False
+    ) -> None:
         self.adb = adb
         self._log = log
+        self._needed = needed
         self._child: subprocess.Popen[bytes] | None = None
         self._starting = threading.Lock()
 
@@ -123,9 +129,14 @@ class AdbServer:
             time.sleep(POLL_S)
 
     def stop(self) -> None:
-        """Stop the server if we started it."""
+        """Stop the server if we started it, and nobody else needs it."""
         child, self._child = self._child, None
         if child is None:
+            return
+        if self._needed():
+            log.info(
+                "the adb server at %s stays, as other processes drive phones by it (pid %d)", self.where, child.pid
+            )
             return
         child.terminate()
         try:

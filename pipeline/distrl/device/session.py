@@ -71,7 +71,9 @@ class AdbSession:
         self._serial = serial
         self._devices = devices
         self._guard = guard
-        self._keyboard = KeyboardService(self._text, serial)
+        self._adb = f"adb -P {server.adb.port} -s {serial}"
+        """For hints: how a person reaches the phone."""
+        self._keyboard = KeyboardService(self._text, serial, self._adb)
         self._size: tuple[int, int] | None = None
         self._seen: Screenshot | None = None
         self._restless = False
@@ -328,7 +330,7 @@ class AdbSession:
             raise DeviceOversized(
                 self._serial,
                 f"the screen is too large: {error}",
-                f"reduce it with `adb -s {self._serial} shell wm size WIDTHxHEIGHT`; `… wm size reset` undoes that",
+                f"reduce it with `{self._adb} shell wm size WIDTHxHEIGHT`; `… wm size reset` undoes that",
             ) from error
         except BlackImageError as error:
             raise self._black(str(error), deadline) from error
@@ -345,8 +347,8 @@ class AdbSession:
             return DeviceBlack(
                 self._serial,
                 f"{what}: its screen is off ({found.group(1)})",
-                f"`adb -s {self._serial} shell input keyevent WAKEUP` (a reset does so), and `… shell svc power "
-                "stayon true` to keep it on",
+                f"`{self._adb} shell input keyevent WAKEUP` (a reset does so), and `… shell svc power stayon true` to "
+                "keep it on",
             )
         return DeviceBlack(
             self._serial,

@@ -52,7 +52,8 @@ def device_of(chosen: str, setting: str) -> torch.device:
         raise ConfigError(
             setting,
             f"is {chosen}, here {device}, and there are {there} GPUs",
-            f"set {setting} to cuda:0 or auto, and start no more ranks on a machine than it has GPUs",
+            f"set {setting}=cuda:0 where each rank sees a GPU of its own alone, and start no more ranks on a machine "
+            "than it has GPUs",
         )
     _make_exact()
     return device

@@ -137,6 +137,13 @@ def test_nobody_at_the_address_is_no_answer() -> None:
         endpoint(gone, timeout_s=5).ask(BODY)
 
 
+def test_a_key_that_no_header_can_hold_is_no_answer_and_is_not_shown() -> None:
+    with serving(verdict("success")) as server, pytest.raises(NoAnswerError, match="address and key") as refused:
+        endpoint(server.url, Clock(), api_key="s3cret”", timeout_s=5).ask(BODY)
+    assert "s3cret" not in str(refused.value)
+    assert server.requests == []
+
+
 def test_a_content_filter_is_a_refusal() -> None:
     with serving(body(chat({"content": ""}, finish="content_filter"))) as server:
         assert endpoint(server.url).ask(BODY).refusal

@@ -16,7 +16,7 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.errors import ConfigError
-from distrl.runs.recorded import change, join, recorded
+from distrl.runs.recorded import base_tree, change, join, recorded
 from distrl.runs.settings import learning_fingerprint, run_settings
 from distrl.types import Heartbeat, Update, Watermark
 
@@ -122,6 +122,26 @@ def test_a_change_counts_from_then_on_but_not_for_what_is_learned(config: Config
     journal_one(config)
     with pytest.raises(ConfigError, match=r"learner\.seed: decides what is learned"):
         change(changed(config, "learner", seed=8), "runs set", (), {"learner.seed": 8})
+
+
+def test_another_algorithm_before_anything_is_learned_is_the_run_s_from_then_on(config: Config) -> None:
+    join(config, None, "feeder", ())
+    other = load(sets=["algorithm.type=grpo", "algorithm.lr=0.5"], environ={}, base={"run": config.run})
+    other = config.model_copy(update={"algorithm": other.algorithm})
+    join(other, recorded(config), "learner", ())
+    for here in (config, other):
+        assert base_of(here).algorithm == other.algorithm
+    change(config, "runs set", (), {"algorithm.type": "aride"})
+    assert base_of(other).algorithm == config.algorithm
+    journal_one(config)
+    join(config, recorded(config), "learner", ())
+
+
+def base_of(config: Config) -> Config:
+    """What a process reads that is given no settings but where the run is."""
+    found = recorded(config)
+    assert found is not None
+    return load(environ={}, base=base_tree(found, config))
 
 
 def distrl(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from distrl.config import PolicySettings
+from distrl.config import PolicySettings, ServerSettings
 from distrl.errors import ConfigError
 from distrl.policy.feature_folder import AHEAD, FeatureFolder, maker_of
 from distrl.policy.feature_store import FeatureFileError, FeatureStore
@@ -230,6 +230,7 @@ def makers() -> dict[str, str]:
     return {
         "same": maker_of(policy, settings, 1),
         "again": maker_of(policy_of(settings, 7), settings, 1),
+        "served": maker_of(policy, settings.model_copy(update={"server": ServerSettings(wait_s=1.0)}), 1),
         "precision": maker_of(policy, exact, 1),
         "threads": maker_of(policy, settings, 2),
     }
@@ -237,4 +238,5 @@ def makers() -> dict[str, str]:
 
 def test_what_decides_the_bits_decides_the_folder(makers: dict[str, str]) -> None:
     assert makers["same"] == makers["again"], "the adapter is behind the features"
+    assert makers["same"] == makers["served"], "who serves the policy has no part in them"
     assert len(set(makers.values())) == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -13,7 +14,7 @@ from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import History
 from distrl.config import Config, LearnerSettings, Section, ServerSettings, load
 from distrl.config.effects import Effect, When
-from distrl.errors import BrokerError, ConfigError
+from distrl.errors import BrokerError, ConfigError, WireError
 from distrl.learner.recover import Log, recover, snapshot, unfolded
 from distrl.learner.state import LearnerState
 from distrl.runs import recorded
@@ -195,6 +196,39 @@ def test_an_algorithm_of_the_run_that_is_not_the_default_is_taken_whole(begun: C
     filtered = load(sets=["algorithm.type=filtered_bc", "algorithm.lr=0.5"], environ={})
     tree = base_tree(RecordedSettings((record(run_settings(filtered)),)), begun)
     assert load(environ={}, base=tree).algorithm == filtered.algorithm
+
+
+def test_a_run_whose_algorithm_was_changed_has_the_settings_of_the_new_one_alone(begun: Config) -> None:
+    others = [
+        load(sets=["algorithm.type=grpo", "algorithm.lr=0.5"], environ={}),
+        load(sets=["algorithm.gamma=0.5"], environ={}),
+    ]
+    records = [record(run_settings(begun))]
+    for other in others:
+        there = RecordedSettings(tuple(records)).values
+        changes = {path: each for path, each in run_settings(other).items() if there.get(path) != each}
+        records.append(record(changes, is_change=True))
+        found = RecordedSettings(tuple(records))
+        for here in (begun, *others):
+            assert load(environ={}, base=base_tree(completed(found, here), here)).algorithm == other.algorithm
+    assert found.values["policy.lora_rank"] == others[-1].policy.lora_rank
+
+
+def test_a_value_that_is_no_json_is_no_record(begun: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoilt = Settings(1, "feeder", "process 1", (), "0.1", "", False, {"feeder.max_lag": "{"})
+    monkeypatch.undo()
+    with monkeypatch.context() as patched:
+        patched.setattr(recorded, "LogReader", lambda *_: nullcontext(Holding()))
+        patched.setattr(recorded, "decoded", lambda raw, kind: spoilt)
+        with pytest.raises(WireError, match="is no JSON"):
+            recorded.recorded(begun)
+
+
+class Holding:
+    """A reader of one record."""
+
+    def to_end(self) -> list[list[bytes]]:
+        return [[b""]]
 
 
 @pytest.mark.parametrize("path", ["learner.depth", "algorithm.depth", "policy.depth"])

@@ -57,6 +57,13 @@ def test_a_phone_that_is_named_by_its_serial_is_asked_for_at_the_adb_server(tmp_
     assert finding(examine(named), "phones").ok, "nobody runs who could be asked"
 
 
+def test_a_phone_at_an_ipv6_address_is_asked_for_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, str]] = []
+    monkeypatch.setattr(doctor.ports, "listens", lambda port, host: asked.append((port, host)) or True)
+    assert finding(examine(config(tmp_path, "devices.addresses=['[::1]:5555']")), "phones").ok
+    assert (5555, "::1") in asked
+
+
 OF_THE_STACK = {"disk", "java", "Kafka's jars", "object store", "port of kafka", "port of s3"}
 KAFKA, STORE = "kafka.bootstrap=127.0.0.1:1", "store.url=s3://127.0.0.1:1/distrl"
 

@@ -19,7 +19,7 @@ import pytest
 from distrl.config import Config, load
 from distrl.errors import StackError
 from distrl.stack import adb, ports
-from distrl.stack.local import LocalStack, PartStatus, connect
+from distrl.stack.local import USUAL_PORTS, LocalStack, PartStatus, connect
 from distrl.stack.part import Site
 from distrl.stack.processes import find_all, stop_all
 from elsewhere import drawn, elsewhere
@@ -73,6 +73,17 @@ def test_a_cluster_runs_as_long_as_one_of_its_brokers_listens(config: Make) -> N
         assert row(config(f"kafka.bootstrap={away},{there}"), "kafka").running
         assert row(config(f"kafka.bootstrap={there}"), "kafka").running
         assert not row(config(f"kafka.bootstrap={away},{away}"), "kafka").running
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3s"])
+def test_a_store_without_a_port_is_looked_for_at_the_usual_one(
+    config: Make, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ("store.access_key=a", "store.secret_key=b")
+    with socket.create_server((ports.HOST, 0)) as there:
+        monkeypatch.setitem(USUAL_PORTS, scheme, there.getsockname()[1])
+        assert row(config(f"store.url={scheme}://{ports.HOST}/bucket", *keys), "s3").running
+    assert not row(config(f"store.url={scheme}://{ports.HOST}/bucket", *keys), "s3").running
 
 
 def test_down_without_a_stack_makes_no_folder(config: Make) -> None:

@@ -107,6 +107,21 @@ def test_the_clock_is_utc_wherever_the_machine_is() -> None:
     assert said.getvalue() == "2023-11-14T22:13:20Z role INFO distrl: then"
 
 
+def test_as_text_what_a_phone_says_moves_no_cursor_and_makes_no_line_that_looks_like_one() -> None:
+    logs.configure("role")
+    (handler,) = logging.getLogger().handlers
+    typed = "it says\r\x1b[2J\n2026-01-01T00:00:00Z role INFO distrl: all is well\u202e"
+    try:
+        raise ValueError(typed)
+    except ValueError:
+        record = logging.LogRecord("distrl", logging.ERROR, "", 0, "%s", (typed,), sys.exc_info())
+    first, *more = handler.format(record).split("\n")
+    assert first.endswith(r"role ERROR distrl: it says\r\x1b[2J")
+    assert more[0] == r"  2026-01-01T00:00:00Z role INFO distrl: all is well\u202e"
+    assert all(line.startswith("  ") and line.isprintable() for line in more)
+    assert any("ValueError" in line for line in more)
+
+
 def test_configured_twice_it_still_says_a_thing_once(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("first")
     logs.configure("second")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 import logging
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 from distrl.config import Config
 from distrl.errors import ConfigError
-from distrl.view.guard import COOKIE, FORWARDED, HEADERS, is_loopback
+from distrl.view import app
+from distrl.view.guard import COOKIE, FORWARDED, HEADERS, PROBES, is_loopback
 from distrl.view.runs import Runs
 from distrl.view.server import ViewServer
+from starlette.responses import Response
 
 from .asking import ask
 
@@ -52,6 +55,25 @@ def test_the_pages_are_served_with_their_types(start: Start) -> None:
         found = ask(port, f"/{name.decode()}")
         assert found.status == 200, name
         assert found.headers["content-type"].split(";")[0] in {"text/javascript", "text/css", "image/svg+xml"}, name
+
+
+@pytest.mark.parametrize("path", PROBES)
+def test_a_probe_needs_no_thread_of_those_that_may_all_wait_for_a_broker(
+    start: Start, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = start().port
+    answered: list[str] = []
+    answer = app.answer
+
+    def noted(content: object) -> Response:
+        answered.append(threading.current_thread().name)
+        return answer(content)
+
+    monkeypatch.setattr(app, "answer", noted)
+    assert (ask(port, path).status, ask(port, "/api/runs").status) == (200, 200)
+    probe, runs = answered
+    assert "AnyIO" in runs
+    assert "AnyIO" not in probe
 
 
 @pytest.mark.parametrize("path", ["/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "/vendor/../../app.py", "/%00"])

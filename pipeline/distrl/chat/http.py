@@ -75,7 +75,7 @@ class HttpClient:
                 return HttpAnswer(answer.status, names, _whole(answer))
         except httpcore2.TimeoutException:
             raise UnansweredError(f"no whole answer within {timeout_s:.3g} s") from None
-        except httpcore2.LocalProtocolError:  # its text may contain the key
+        except (httpcore2.LocalProtocolError, UnicodeError):  # its text may contain the key
             raise UnansweredError("HTTP takes no such request: see the endpoint's address and key") from None
         except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
             raise UnansweredError(str(error) or type(error).__name__) from None

@@ -19,6 +19,7 @@ from distrl.cli.fitted_table import FittedTable
 from distrl.config import Config, may_hold_secret, sources
 from distrl.supervised import SupervisedThread
 from distrl.telemetry import logs
+from distrl.text import printable
 
 if TYPE_CHECKING:
     from distrl.chat.endpoint import Counted
@@ -228,8 +229,9 @@ def stopped_how(interrupt: KeyboardInterrupt) -> None:
 
 
 def note(text: str, style: str = "") -> None:
-    """Print to standard error, as it is: what is not the command's result."""
-    Console(stderr=True, highlight=False, emoji=False).print(text, style=style, markup=False, soft_wrap=True)
+    """Print to standard error, with controls escaped: what is not the command's result."""
+    shown = "\n".join(map(printable, text.split("\n")))
+    Console(stderr=True, highlight=False, emoji=False).print(shown, style=style, markup=False, soft_wrap=True)
 
 
 def ended_as_interrupted() -> None:

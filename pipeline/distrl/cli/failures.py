@@ -90,7 +90,7 @@ def failures(
 
 def _attempts(run: Run, topic: Topic, begin: str | None, end: str | None) -> Iterator[JudgedAttempt]:
     """Evaluated attempts with their version or agent; those of training with the version of their first step."""
-    from distrl.evaluate.failures import JudgedAttempt
+    from distrl.evaluate.failures import JudgedAttempt, lean
     from distrl.evaluate.policies import PolicyId
     from distrl.types import Evaluation
 
@@ -98,7 +98,7 @@ def _attempts(run: Run, topic: Topic, begin: str | None, end: str | None) -> Ite
         for logged in run.trajectories(begin, end):
             steps = logged.trajectory.steps
             if steps:
-                yield JudgedAttempt(logged.trajectory, steps[0].version, logged.position)
+                yield JudgedAttempt(lean(logged.trajectory), steps[0].version, logged.position)
         return
     seen: set[tuple[PolicyId, str]] = set()
     for item in run.records("evaluations", begin, end):
@@ -108,7 +108,7 @@ def _attempts(run: Run, topic: Topic, begin: str | None, end: str | None) -> Ite
             if (policy_id, found.trajectory.task_id) not in seen:
                 seen.add((policy_id, found.trajectory.task_id))
                 agent = policy_id.label if policy_id.version < 0 else ""
-                yield JudgedAttempt(found.trajectory, found.version, item.raw.position, agent)
+                yield JudgedAttempt(lean(found.trajectory), found.version, item.raw.position, agent)
 
 
 def _rows_json(rows: Sequence[Modes]) -> list[dict[str, Any]]:

@@ -10,7 +10,19 @@ from typing import Annotated, Literal
 
 import typer
 
-from distrl.cli.common import Begin, ConfigFile, End, Sets, console, load, print_line, row, run_settings, table
+from distrl.cli.common import (
+    Begin,
+    ConfigFile,
+    End,
+    Sets,
+    command_line,
+    console,
+    load,
+    print_line,
+    row,
+    run_settings,
+    table,
+)
 from distrl.errors import ConfigError
 
 app = typer.Typer(
@@ -140,7 +152,9 @@ def check(
     now = datetime.now(UTC)
     settings = run_settings(config, sets, run)
     bounds = [None if text is None else bound_of(text, now) for text in (begin, end)]
-    found = mismatch(settings, RangeRequest(settings.run, topic, bounds[0], bounds[1], ()), steps, rows)
+    given = {"--run": settings.run, "--topic": topic, "--steps": steps, "--rows": rows, "--threshold": threshold}
+    line = command_line("policy check", config, sets, given)
+    found = mismatch(settings, RangeRequest(settings.run, topic, bounds[0], bounds[1], (), line), steps, rows)
     if as_json:
         json.dump(found.as_json(), sys.stdout, indent=1)
         sys.stdout.write("\n")

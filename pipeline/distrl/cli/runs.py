@@ -233,7 +233,7 @@ def copy(
 
     base = base_tree(log, settings) if log is not None else {}
     other = connect(load_settings(to, [f"run={run}"], environ={}, base=base))
-    part = None if from_offset is None and to_offset is None else (from_offset or 0, to_offset or sys.maxsize)
+    part = None if from_offset is None and to_offset is None else (from_offset, to_offset)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("copying", total=None)
 
@@ -243,7 +243,7 @@ def copy(
         found = copied(settings, open_store(settings.store), other, open_store(other.store), on_topic, part)
     print_line(f"copied {found.records} records and {found.objects} objects of run {run} to {other.kafka.bootstrap}")
     if found.missing:
-        print_line(f"{found.missing} objects that records name are in the store no more")
+        print_line(f"{found.missing} objects that records name are in the store no more, or damaged")
     if part is not None:
         return
     from distrl.learner.verify import verify

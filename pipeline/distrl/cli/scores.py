@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -34,7 +35,10 @@ def scores(
     from distrl.store.objects import open_store
     from distrl.types import Evaluation
 
-    found = [record for _, record in records(settings, "evaluations", Evaluation)]
+    found = [  # without steps, which nothing here reads: a run of weeks has more than fit into memory
+        replace(record, trajectory=replace(record.trajectory, steps=()))
+        for _, record in records(settings, "evaluations", Evaluation)
+    ]
     agents = agent_names(open_store(settings.store), found)
     places = {place: each for place, each in policies.by_policy(found).items() if split in (None, place[1])}
     if not places:

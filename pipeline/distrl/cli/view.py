@@ -16,8 +16,10 @@ from distrl.cli.common import (
     Verbose,
     console,
     ended_as_interrupted,
+    log_as,
+    note,
     run_settings,
-    start_role,
+    stopped_by_signals,
     with_broker,
 )
 from distrl.errors import ConfigError
@@ -104,7 +106,8 @@ def view(
             _show_indexing(runs, threading.Event())
             _export(runs, found, export, most, force, every_run=bool(wanted))
         return
-    stop = start_role("view", verbose)
+    log_as(settings, "view", "view", verbose)
+    stop = stopped_by_signals()
     with (
         Runs(lambda: wanted or run_names(settings), lambda name: run_settings(config, sets, name)) as runs,
         ViewServer(runs, host, port or ports.draw("--port"), token, found) as server,
@@ -168,7 +171,7 @@ def _export(runs: Runs, reports: Reports, place: Path, most: int | None, force: 
 
         done = export(runs, place, most, force, SYSTEM_CLOCK.now_ms(), report, reports, every_run)
     for run, error in done.left_out.items():
-        typer.echo(f"{run} is not in it: {error}", err=True)
+        note(f"{run} is not in it: {error}")
     absent = f"; {done.absent} steps have none in the store" if done.absent else ""
     typer.echo(f"{place}: {done.runs} runs, {done.episodes} episodes, {done.screenshots} screenshots{absent}")
     typer.echo(f"to look at it: python -m http.server --bind {LOOPBACK} -d {address}")

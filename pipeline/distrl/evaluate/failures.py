@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -78,6 +78,12 @@ class Modes:
     def share(self, mode: Mode) -> float:
         """Share of all attempts, as in figure 11 of the paper."""
         return self.counts[mode] / self.attempts
+
+
+def lean(trajectory: Trajectory) -> Trajectory:
+    """`trajectory` without what no statistic here reads and most of its memory is: what its steps read and wrote."""
+    steps = tuple(replace(step, prompt_ids=(), action_ids=(), action_text="") for step in trajectory.steps)
+    return replace(trajectory, steps=steps)
 
 
 def mode_of(trajectory: Trajectory) -> Mode | None:

@@ -23,7 +23,7 @@ MOVING_WINDOW = 64
 
 def html_page(data: RunData, facts: Facts, links: Mapping[LogPosition, str]) -> str:
     """links: of a record to its episode's page, relative to this one."""
-    title = f"Run {escape(data.run)}"
+    title = f"Run {visible(data.run)}"
     parts = [
         f"<header><h1>{title}</h1><p>{_headline(data, facts)}</p></header>",
         _tiles(data, facts),
@@ -95,7 +95,7 @@ def _families(facts: Facts) -> str:
         return "<p>No held-out evaluation yet.</p>"
     before, after = curves.by_family(facts.before[1]), curves.by_family(facts.after[1])
     rows = "".join(
-        f"<tr><td>{escape(name)}</td>{_cell(before.get(name))}{_cell(after.get(name))}</tr>"
+        f"<tr><td>{visible(name)}</td>{_cell(before.get(name))}{_cell(after.get(name))}</tr>"
         for name in sorted({*before, *after})
     )
     table = f"<table><tr><th>family</th><th>before</th><th>after</th></tr>{rows}</table>"
@@ -110,7 +110,7 @@ def _failed(facts: Facts, links: Mapping[LogPosition, str]) -> str:
     if not facts.failed:
         return "<p>No failed held-out attempt.</p>"
     lines = "".join(
-        f"<tr><td>{escape(each.family)}</td><td><code>{visible(each.condition)}</code></td>"
+        f"<tr><td>{visible(each.family)}</td><td><code>{visible(each.condition)}</code></td>"
         f"<td>{len(each.attempts)} of {each.failures}</td><td>{_links(each.attempts, links)}</td></tr>"
         for each in facts.failed[:CONDITIONS]
     )
@@ -135,8 +135,8 @@ def _unsolved(facts: Facts) -> str:
     if not facts.unsolved:
         return f"<p>No task with {MIN_ATTEMPTS} judged attempts or more is without a success.</p>"
     rows = "".join(
-        f"<tr><td>{escape(each.instruction) or 'any task of the family'}</td><td>{escape(each.suite)}</td>"
-        f"<td>{escape(each.family)}</td><td>{each.split.value if each.split else 'all'}</td>"
+        f"<tr><td>{visible(each.instruction) or 'any task of the family'}</td><td>{visible(each.suite)}</td>"
+        f"<td>{visible(each.family)}</td><td>{each.split.value if each.split else 'all'}</td>"
         f"<td>{each.attempts}</td></tr>"
         for each in facts.unsolved
     )
@@ -173,16 +173,16 @@ def _strips(data: RunData, facts: Facts) -> str:
         strips.strip(f"version {facts.before[0]}: {pair[0].outcome.value}", pair[0], data.read),
         strips.strip(f"version {facts.after[0]}: {pair[1].outcome.value}", pair[1], data.read),
     ]
-    name = f"<p>“{escape(task.instruction)}” <small>{escape(task.family)}, {escape(task.task_id)}</small></p>"
+    name = f"<p>“{visible(task.instruction)}” <small>{visible(task.family)}, {visible(task.task_id)}</small></p>"
     return name + "".join(_strip(strip) for strip in shown)
 
 
 def _strip(strip: strips.Strip) -> str:
     frames = "".join(
-        f"<figure>{_image(frame.png)}<figcaption>{escape(frame.caption)}</figcaption></figure>"
+        f"<figure>{_image(frame.png)}<figcaption>{visible(frame.caption)}</figcaption></figure>"
         for frame in strip.frames
     )
-    return f'<h3>{escape(strip.title)}</h3><div class="strip">{frames}</div>'
+    return f'<h3>{visible(strip.title)}</h3><div class="strip">{frames}</div>'
 
 
 def _image(png: bytes | None) -> str:
@@ -202,7 +202,7 @@ def _figure(svg: str, note: str) -> str:
 
 def _footer(data: RunData) -> str:
     rows = "".join(
-        f"<tr><td>{escape(name)}</td><td><code>{escape(digest)}</code></td></tr>"
+        f"<tr><td>{visible(name)}</td><td><code>{visible(digest)}</code></td></tr>"
         for name, digest in sorted(data.digests.items())
     )
     return (

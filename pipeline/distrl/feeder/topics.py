@@ -110,7 +110,8 @@ class Topics:
 
     def _ask(self) -> None:
         if len(self.tasks.kept()) > self.partitions:  # partitions were added
-            self.tasks = self._reader("tasks", self.tasks.next_offsets)
+            before, self.tasks = self.tasks, self._reader("tasks", self.tasks.next_offsets)
+            before.close()  # nobody reads it any more, and it would go on to fetch
         committed = self._asked()
         self._until = {p: end for p, (_, end) in self._trajectories.kept().items()}
         self._committed = committed  # set last: an end captured before it would prove nothing

@@ -124,8 +124,10 @@ def write_peft(data: bytes, directory: Path) -> None:
     """
     _, config = _parse(data)
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / WEIGHTS).write_bytes(data)
     (directory / CONFIG_FILE).write_text(json.dumps(dict(config), indent=1, sort_keys=True) + "\n")
+    part = directory / f".{WEIGHTS}.new"
+    part.write_bytes(data)
+    part.replace(directory / WEIGHTS)  # last, and whole: where they are, the adapter is
 
 
 def refuse_unfit(name: str, tensor: Tensor, parameter: nn.Parameter) -> None:

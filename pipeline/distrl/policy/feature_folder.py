@@ -29,7 +29,7 @@ import torch
 from safetensors import SafetensorError
 
 from distrl.accelerator import kind_of
-from distrl.config import PolicySettings
+from distrl.config import PolicySettings, ServerSettings
 from distrl.errors import ConfigError
 from distrl.policy.protocol import ImageFeatures, Policy
 from distrl.types import ScreenSize
@@ -151,6 +151,7 @@ def maker_of(policy: Policy, settings: PolicySettings, threads: int) -> str:
 
     threads: of torch.
     """
+    settings = settings.model_copy(update={"server": ServerSettings()})  # who serves the policy says nothing of them
     made_by = [
         FORMAT,
         policy.base_sha256,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from distrl.appagent import identity
 from distrl.broker import topic_admin
 from distrl.broker.group import commit
-from distrl.broker.reader import RawRecord
+from distrl.broker.reader import RawRecord, retained
 from distrl.broker.runs import run_names
 from distrl.config import Config
 from distrl.errors import BrokerError
@@ -25,7 +25,7 @@ from distrl.runs.recorded import append, recorded
 from distrl.runs.settings import differences, run_settings
 from distrl.store.adapters import copy_pruned
 from distrl.store.folders import RUNS
-from distrl.store.objects import SHA256, MissingObjectError, ObjectStore
+from distrl.store.objects import SHA256, CorruptObjectError, MissingObjectError, ObjectStore
 from distrl.types import Evaluation, ObjectRef
 
 AT_ONCE = 8
@@ -45,6 +45,8 @@ ORDER = (
 """Topics in the order of copying, and whether others refer to their records by offset. Heartbeats are of the moment;
 snapshots and draws follow from the others, snapshots under the offsets that these have there."""
 
+Part = tuple[int | None, int | None]
+"""First offset and the one to end before; None: as the log begins, as it ends."""
 OnTopic = Callable[[str, int], None]
 """Called with a topic's name and how many of its records are copied."""
 
@@ -54,7 +56,7 @@ class Copied:
     records: int
     objects: int
     missing: int
-    """Objects that records name and the store no longer has."""
+    """Objects that records name and the store no longer has, or not as they were recorded."""
 
 
 def copy(
@@ -63,14 +65,14 @@ def copy(
     to: Config,
     to_store: ObjectStore,
     on_topic: OnTopic,
-    part: tuple[int, int] | None = None,
+    part: Part | None = None,
 ) -> Copied:
     """Copy `source.run` to the broker and the store of `to`, whose `run` is the same. What comes meanwhile, of a run
     that goes on, is not in the copy.
 
     part: trajectories from this offset to before that one, with all demonstrations and no journal: data for another
-    learner. Raises BrokerError if that broker has the run already, and BrokerError or StoreError where either side
-    fails; then remove what is there with `distrl runs rm`, and copy again.
+    learner. Raises BrokerError if that broker has the run already or the run has no such part, and BrokerError or
+    StoreError where either side fails; then remove what is there with `distrl runs rm`, and copy again.
     """
     if to.run in run_names(to):
         raise BrokerError(
@@ -78,13 +80,14 @@ def copy(
             f"is at the broker {to.kafka.bootstrap} already",
             "remove it there first (`distrl runs rm` with that broker's settings), or name another broker",
         )
+    within = None if part is None else _within(source, part)
     topic_admin.ensure(to)
     with Mirror(to) as mirror, _Objects(from_store, to_store) as objects:
-        if part is None:
+        if within is None:
             records = _whole(source, to, mirror, objects, on_topic)
             copy_pruned(from_store, to_store, source.run)
         else:
-            records = _part(source, mirror, objects, on_topic, part)
+            records = _part(source, mirror, objects, on_topic, within)
     _record_what_differs(to)
     return Copied(records, objects.copied, objects.missing)
 
@@ -104,6 +107,20 @@ def _whole(source: Config, to: Config, mirror: Mirror, objects: _Objects, on_top
     if resumed := extent.resumed(again):
         commit(to, resumed)
     return total
+
+
+def _within(source: Config, part: Part) -> tuple[int, int]:
+    """The part as offsets that the run has. Raises BrokerError."""
+    ((first, end),) = retained(source, LOG).values()
+    begin, to = first if part[0] is None else part[0], end if part[1] is None else min(end, part[1])
+    if not first <= begin < to:
+        has = f"trajectories {first} to {end - 1}" if first < end else "no trajectory"
+        raise BrokerError(
+            f"run {source.run}",
+            f"has {has}, and none from {begin} to before {to if part[1] is None else part[1]}",
+            "name others with --from-offset and --to-offset, or leave both out for the whole run",
+        )
+    return begin, to
 
 
 def _part(source: Config, mirror: Mirror, objects: _Objects, on_topic: OnTopic, part: tuple[int, int]) -> int:
@@ -158,8 +175,8 @@ class _Objects:
     def _copy_one(self, ref: ObjectRef) -> bool:
         try:
             data = self._from.get(ref) if ref.size >= 0 else self._from.get_named(ref.key)
-        except MissingObjectError:
-            return False
+        except (MissingObjectError, CorruptObjectError):
+            return False  # a record may name a damaged one, and a wrong size
         if data is None or hashlib.sha256(data).hexdigest() != ref.sha256:
             return False
         self._to.put_named(ref.key, data)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from confluent_kafka import KafkaException, TopicPartition
 
@@ -22,6 +24,8 @@ from distrl.broker.topic_admin import offsets
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError
+
+T = TypeVar("T")
 
 MOST = 500
 """Records that are written, and waited for, at a time."""
@@ -149,10 +153,21 @@ class Mirror:
 
     def _plainly(self, topic: str, raws: Sequence[RawRecord]) -> list[int | None]:
         """Write records to the partitions that they have; returns their offsets, None where the broker says none."""
-        name, longest_s = self._name(topic), failover_s(self._to.kafka)
+        name = self._name(topic)
         sent = [self._plain.publish_bytes(name, r.key, r.value, r.headers, r.position.partition) for r in raws]
-        places = [future.result(longest_s) for future in sent]
-        return [None if place is None else place.offset for place in places]
+        return [None if place is None else place.offset for place in self._acknowledged(name, sent)]
+
+    def _acknowledged(self, name: str, sent: Iterable[Future[T]]) -> list[T]:
+        """The results. Raises BrokerError where one does not come: a producer waits for a broker for ever."""
+        longest_s = failover_s(self._to.kafka)
+        try:
+            return [future.result(longest_s) for future in sent]
+        except TimeoutError:
+            raise BrokerError(
+                name,
+                f"the broker at {self._to.kafka.bootstrap} has acknowledged nothing for {longest_s:g} s",
+                "see `distrl doctor` with its settings, remove the copy with `distrl runs rm`, and copy again",
+            ) from None
 
     def _in_transaction(self, topic: str, raws: Iterable[RawRecord]) -> None:
         name = self._name(topic)
@@ -193,12 +208,11 @@ class Mirror:
             fillers = [
                 self._plain.publish_bytes(name, None, b"", (), partition) for _ in range(min(MOST, first - begin))
             ]
-            for future in fillers:
-                future.result(failover_s(self._to.kafka))
+            self._acknowledged(name, fillers)
         place = TopicPartition(name, partition, first)
         client = admin(self._to.kafka)  # kept until it has answered: without it the answer never comes
         try:
-            client.delete_records([place])[place].result(failover_s(self._to.kafka))
+            self._acknowledged(name, [client.delete_records([place])[place]])
         except KafkaException as error:
             raise explain(error.args[0], name, "delete what stands for deleted records", self._to.kafka) from None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,8 @@ from distrl.types import Settings
 LOG = logging.getLogger("distrl.runs")
 
 TOPIC = "settings"
+ALGORITHM = "algorithm."
+TYPE = "algorithm.type"
 LEARNER = "learner"
 RECORDERS = (LEARNER, "feeder", "demonstrator")
 """The roles that record the settings of a run that has none yet; the others have no right to write them."""
@@ -72,10 +75,32 @@ class RecordedSettings:
         return self._after(places[-1] + 1) if places else {}
 
     def _after(self, count: int) -> dict[str, Any]:
-        values = dict(self.unrecorded)
+        values: dict[str, Any] = {}
         for record in self.history[:count]:
-            values |= {path: json.loads(text) for path, text in record.settings.items()}
-        return values
+            values = _changed(values, {path: json.loads(text) for path, text in record.settings.items()})
+        return {**self.unrecorded, **values}
+
+
+def _changed(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` with `changes` over them. Of the settings of an algorithm that gives way to another one, those stay that
+    the other one has, too."""
+    kind = changes.get(TYPE)
+    if TYPE in values and kind not in (None, values[TYPE]) and (its := _settings_of(kind)) is not None:
+        values = {path: each for path, each in values.items() if not path.startswith(ALGORITHM) or path in its}
+    return {**values, **changes}
+
+
+def _settings_of(kind: str) -> Mapping[str, Any] | None:
+    """The settings of that algorithm, by path; None for one that this version does not have."""
+    try:
+        return {path: each for path, each in _with(kind).shared().items() if path.startswith(ALGORITHM)}
+    except ConfigError:
+        return None
+
+
+def _with(kind: str) -> Config:
+    """Settings with that algorithm. Raises ConfigError for one that this version does not have."""
+    return load(sets=[f"{TYPE}={kind}"], environ={})
 
 
 def recorded(config: Config) -> RecordedSettings | None:
@@ -85,15 +110,20 @@ def recorded(config: Config) -> RecordedSettings | None:
             found = [decoded(raw, Settings) for batch in reader.to_end() for raw in batch]
     except UnknownTopicError:
         return None  # a run that is not begun, or of an older version
-    return completed(RecordedSettings(tuple(found)), config) if found else None
+    try:
+        return completed(RecordedSettings(tuple(found)), config) if found else None
+    except ValueError as error:
+        raise WireError(
+            topic_name(config.run, TOPIC), f"a value of the run's settings is no JSON ({error})", "choose a new `run`"
+        ) from None
 
 
 def completed(found: RecordedSettings, here: Config) -> RecordedSettings:
     """`found` with the settings of this version that the run was begun without. here: any settings of it. Pure."""
     values = found.values
-    if (kind := values.get("algorithm.type", here.algorithm.type)) != here.algorithm.type:
+    if (kind := values.get(TYPE, here.algorithm.type)) != here.algorithm.type:
         with suppress(ConfigError):  # an algorithm that this version does not have is refused when it is loaded
-            here = here.model_copy(update={"algorithm": load(sets=[f"algorithm.type={kind}"], environ={}).algorithm})
+            here = here.model_copy(update={"algorithm": _with(kind).algorithm})
     missing = {path: value for path, value in before_values(here).items() if path not in values}
     return replace(found, unrecorded=missing)
 
@@ -106,7 +136,7 @@ def base_tree(found: RecordedSettings, here: Config) -> dict[str, Any]:
     known = Config.model_fields.keys()
     tree: dict[str, Any] = {}
     values = found.values
-    same_algorithm = values.get("algorithm.type") == here.algorithm.type
+    same_algorithm = values.get(TYPE) == here.algorithm.type
     ours = {*here.shared(), *(f"store.{name}" for name in STORE)}
     for path, value in values.items():
         section, *names = path.split(".")
@@ -162,12 +192,16 @@ def _began_with_others(config: Config) -> bool:
 
 
 def change(config: Config, role: str, sources: Sequence[str], changes: Mapping[str, Any]) -> None:
-    """Record `changes` of the run's settings, by path, for every process that starts from now on.
+    """Record `changes` of the run's settings, by path, for every process that starts from now on; with another
+    algorithm all of its settings, as `config` has them.
 
     Raises ConfigError for a setting that the fold reads, once something is journalled.
     """
     found = recorded(config)
     values = found.values if found is not None else {}
+    if changes.get(TYPE, values.get(TYPE)) != values.get(TYPE):
+        its = {path: each for path, each in run_settings(config).items() if path.startswith(ALGORITHM)}
+        changes = {**its, **changes}
     differ = [each for each in differences(values, values | dict(changes)) if each.path in changes]
     of_fold = learned(differ, config)
     if of_fold and journal_lines(config):
@@ -241,4 +275,4 @@ def _differs(difference: Difference, run: str, sources: Sequence[str]) -> str:
     text = f"{difference} in run {run}; this process goes by its own. Hint: leave it out of its settings{given}"
     if not here or difference.path in NOT_SETTINGS:
         return text
-    return f"{text}, or set it for the run: `distrl runs set {run} {difference.path}={here}`"
+    return f"{text}, or set it for the run: `distrl runs set {run} {shlex.quote(f'{difference.path}={here}')}`"

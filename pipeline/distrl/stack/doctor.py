@@ -222,7 +222,7 @@ def _emulators(emulators: EmulatorSettings) -> Finding:
 
 def _listening(address: str) -> bool:
     host, _, port = address.rpartition(":")
-    return port.isdigit() and ports.listens(int(port), host)
+    return port.isdigit() and ports.listens(int(port), host.strip("[]"))
 
 
 def _expected(rows: dict[str, PartStatus], name: str) -> bool:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from distrl.errors import StackError
 from distrl.stack.infra_files import declared
 from distrl.stack.locks import held
+from distrl.store.directory import sync_all
 
 if TYPE_CHECKING:
     from jgo.maven import MavenContext
@@ -84,6 +85,7 @@ class Jars:
                     "try again; if the error stays, the Maven repository has been changed: do not use it",
                 )
             shutil.rmtree(folder, ignore_errors=True)
+            sync_all(fresh)  # else a power cut may leave empty jars under the name
             fresh.rename(folder)
 
     def _resolved(self, work: Path) -> list[Path]:

@@ -302,16 +302,23 @@ def _filled(config: Config, parts: Mapping[str, Part], directory: Path, share: p
     return config
 
 
+USUAL_PORTS = {"s3": 80, "s3s": 443}
+"""By the scheme of store.url, where it names none."""
+
+
 def _reachable(where: str) -> bool:
     """Whether something listens at any host:port of an endpoint, which may be a comma-separated list of brokers.
     A directory is always reachable.
     """
-    if where.startswith("file://"):
+    scheme, _, rest = where.rpartition("://")
+    if scheme == "file":
         return True
-    address = where.partition("://")[2] or where
-    return any(_listens(each.strip().partition("/")[0]) for each in address.split(","))
+    return any(_listens(each.strip().partition("/")[0], USUAL_PORTS.get(scheme)) for each in rest.split(","))
 
 
-def _listens(address: str) -> bool:
-    host, _, number = address.rpartition(":")
+def _listens(address: str, usual: int | None) -> bool:
+    """usual: the port where the address names none."""
+    host, colon, number = address.rpartition(":")
+    if usual is not None and not (colon and number.isdigit()):
+        host, number = address, str(usual)
     return bool(host) and number.isdigit() and ports.listens(int(number), host.strip("[]"))

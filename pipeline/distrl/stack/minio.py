@@ -26,6 +26,7 @@ from distrl.stack.locks import held
 from distrl.stack.part import Site, UnavailableError
 from distrl.stack.ports import HOST
 from distrl.stack.processes import CancelledError, Child, last_lines
+from distrl.store.directory import sync
 
 NAME = "s3"
 MODULE = "github.com/minio/minio"
@@ -140,6 +141,7 @@ def build(cache: Path, report: Callable[[str], None], cancelled: threading.Event
         with tempfile.TemporaryDirectory(dir=program.parent, prefix="new-") as work:
             log = program.parent / "build.log"
             _go_install(Path(work), log, report, wait)
+            sync(Path(work) / "minio")  # else a power cut may leave an empty program under the name
             (Path(work) / "minio").rename(program)
     return program
 

@@ -170,4 +170,12 @@ def _stored_kind(home: Path) -> str | None:
 
 
 def _store_kind(home: Path, kind: str) -> None:
-    (home / "kind").write_text(kind + "\n")
+    """Whole or not at all: another kind would be a store without the objects of this one."""
+    if _stored_kind(home) == kind:
+        return
+    fresh = home / "kind.new"
+    with fresh.open("w") as file:
+        file.write(kind + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(home / "kind")

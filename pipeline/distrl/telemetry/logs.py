@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from distrl.text import printable
+
 log = logging.getLogger(__name__)
 
 CLIENTS = ("distrl.broker", "distrl.kafka")
@@ -73,6 +75,19 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
+class TextLines(logging.Formatter):
+    """Lines for people. Whatever a message holds, it moves no cursor, and no line of it looks like one of its own."""
+
+    converter = staticmethod(time.gmtime)
+
+    def __init__(self, process: str) -> None:
+        super().__init__(f"%(asctime)s {process} %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+
+    def format(self, record: logging.LogRecord) -> str:
+        first, *more = super().format(record).split("\n")
+        return "\n".join((printable(first), *(f"  {printable(line)}" for line in more)))
+
+
 class RateLimit(logging.Filter):
     """Rate-limits repeated warnings of clients: one per subject within AGAIN_S, whatever the reason.
 
@@ -117,7 +132,7 @@ def configure(process: str, verbose: bool = False, identity: Identity | None = N
     process: its name in lines for people. identity: given, lines are JSON, an uncaught exception too.
     """
     handler = _Stderr()
-    handler.setFormatter(_text(process) if identity is None else JsonLines(identity))
+    handler.setFormatter(TextLines(process) if identity is None else JsonLines(identity))
     handler.addFilter(RateLimit())
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -131,9 +146,3 @@ def configure(process: str, verbose: bool = False, identity: Identity | None = N
 def configured_as_json() -> bool:
     """Whether lines are JSON: nothing else should be printed among them."""
     return any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers)
-
-
-def _text(process: str) -> logging.Formatter:
-    made = logging.Formatter(f"%(asctime)s {process} %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%SZ")
-    made.converter = time.gmtime
-    return made

@@ -51,9 +51,10 @@ class MLflow:
         if before:
             self._run_id = before[0].info.run_id
             self._client.update_run(self._run_id, RunStatus.to_string(RunStatus.RUNNING))
-            return
-        made = self._client.create_run(experiment, start_time=run.began, tags={TAG: run.id}, run_name=run.name)
-        self._run_id = made.info.run_id
+        else:
+            made = self._client.create_run(experiment, start_time=run.began, tags={TAG: run.id}, run_name=run.name)
+            self._run_id = made.info.run_id
+        # again, too: a kill may have come before them, and equal ones change nothing
         texts = [
             Param(path, (value if isinstance(value, str) else json.dumps(value))[:LONGEST_PARAM])
             for path, value in sorted(run.settings.items())

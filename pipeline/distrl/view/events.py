@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from distrl.errors import DistrlError
 from distrl.view import queries
 from distrl.view.index import StaleIndexError
 from distrl.view.runs import Runs, ShownRun
@@ -41,7 +42,7 @@ async def _stream(shown: ShownRun, closing: Callable[[], bool]) -> AsyncIterator
         shown.follower.touch()
         revision = shown.follower.revision
         if revision != sent:
-            with suppress(StaleIndexError):
+            with suppress(StaleIndexError, DistrlError):  # other requests of the page name the error
                 found = await run_in_threadpool(counts_of, shown)
                 yield b"event: changed\ndata: " + msgspec.json.encode(found) + b"\n\n"
                 sent, quiet = revision, 0.0

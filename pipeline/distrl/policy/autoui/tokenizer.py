@@ -104,7 +104,7 @@ class WordTokenizer:
         ids = self._body(action)
         if ids is None or UNKNOWN in ids or len(ids) >= self.action_length:
             raise PolicyError(
-                "policy.vocabulary",
+                "policy.base_model",
                 f"{action} cannot be written with this base model's words",
                 "use words of the base model, or pre-train one with more words (`distrl base-model train`)",
             )

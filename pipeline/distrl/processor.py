@@ -6,7 +6,6 @@ What is persisted under names that hold it is taken by no machine that would com
 from __future__ import annotations
 
 import platform
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +16,6 @@ import torch
 CPUINFO: Final = Path("/proc/cpuinfo")
 
 
-@cache
 def processor_and_packages() -> tuple[str, ...]:
     """The CPU by its kind, its model and what torch uses of it, and the versions of torch, NumPy and Pillow.
 

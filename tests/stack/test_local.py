@@ -252,10 +252,12 @@ def test_a_second_interrupt_while_stopping_leaves_nothing_that_starts_late(
     from distrl.stack import phones
 
     interrupted_twice, phones_ended, adb_started = threading.Event(), threading.Event(), threading.Event()
+    adb_begun = threading.Event()
     started = adb.start_adb
 
     def start_late(site: Site, *others: object) -> object:
         """As a part that was past its last look at `cancelled`."""
+        adb_begun.set()
         assert phones_ended.wait(60.0)
         until(lambda: waits_in("_settle"))
         os.kill(os.getpid(), signal.SIGINT)
@@ -266,6 +268,7 @@ def test_a_second_interrupt_while_stopping_leaves_nothing_that_starts_late(
             adb_started.set()
 
     def interrupt(site: Site, *_: object) -> None:
+        assert adb_begun.wait(60.0), "an interrupt before that would start no adb at all"
         os.kill(os.getpid(), signal.SIGINT)
         assert site.cancelled.wait(60.0)
         phones_ended.set()

@@ -14,6 +14,7 @@ import numpy as np
 import PIL
 import pytest
 import torch
+from distrl import processor
 from distrl.config import Config
 from distrl.offline.ablation import persisted
 from distrl.offline.ablation.arms import Arm, changed
@@ -23,6 +24,7 @@ from distrl.offline.ablation.persisted import PersistedArms
 from distrl.offline.ablation.report import Evaluated, Result
 from distrl.offline.ablation.run import ArmEvaluation, clear, played_on
 from distrl.offline.estimates import Estimate
+from distrl.processor import processor_and_packages
 from distrl.types import Outcome, Split
 from learner.world import Screens, config, save_tiny_base, update_of, windows
 
@@ -154,10 +156,10 @@ def test_another_model_of_the_same_processor_is_another_arm(
     log: RunLog, baseline: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = tmp_path / "cpuinfo"
-    monkeypatch.setattr(persisted, "CPUINFO", told)
-    assert "" in persisted.machine(), "a system that does not say is no error"
+    monkeypatch.setattr(processor, "CPUINFO", told)
+    assert "" in processor_and_packages(), "a system that does not say is no error"
     told.write_text("processor\t: 0\nmodel name\t: Old 1\nflags\t: fpu\n\nprocessor\t: 1\nmodel name\t: Old 1\n")
-    assert "Old 1" in persisted.machine()
+    assert "Old 1" in processor_and_packages()
     saved = PersistedArms(tmp_path, log, None)
     saved.save_fold(result_of(baseline))
     assert saved.find(baseline, tmp_path / ADAPTER) is not None

@@ -26,6 +26,7 @@ from statistics import fmean, median, pstdev
 from typing import Any
 
 import loop
+from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config, load
 from distrl.errors import DistrlError
@@ -42,11 +43,15 @@ from distrl.policy.sampling import Sampling
 from distrl.stack.local import LocalStack
 from distrl.store.objects import open_store
 from distrl.train.placement import WORKERS
-from distrl.types import ActionKind, LoggedTrajectory, Outcome, Trajectory, Update
+from distrl.types import ActionKind, LoggedTrajectory, Outcome, Trajectory, Update, Version
 from rich.table import Table
 
 NOT_SENT = (ActionKind.COMPLETE, ActionKind.INVALID)
-COMPARED = {"trajectories a minute": ("trajectories_per_minute", 1), "mean lag": ("lag_mean", 2)}
+COMPARED = {
+    "trajectories a minute": ("trajectories_per_minute", 1),
+    "mean lag": ("lag_mean", 2),
+    "phones in an episode": ("phones_busy", 2),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +83,7 @@ def measured(config: Config, mode: loop.Mode, gap_s: float) -> InOrder:
     ]
     after = [(one.finished_at - one.steps[-1].at - one.steps[-1].phone_ms) / 1000 for one in ended]
     versions = lineage(config)
-    published = {version.update: version.published_at for version in versions}
-    updates = [update for _, update in records(config, "updates", Update)]
-    took = [(published[each.u] - each.journalled_at) / 1000 for each in updates if mode.holds(published.get(each.u, 0))]
+    took = updates_took(config, mode, log, versions)
     acted = curves.reload_seconds(log, [version for version in versions if mode.holds(version.published_at)])
     model = CostModel(
         "measured",
@@ -94,6 +97,24 @@ def measured(config: Config, mode: loop.Mode, gap_s: float) -> InOrder:
         latency(took),
     )
     return InOrder(model, 0, tuple(took))
+
+
+def updates_took(
+    config: Config, mode: loop.Mode, log: Sequence[LoggedTrajectory], versions: Sequence[Version]
+) -> list[float]:
+    """Seconds of each update: from when it could begin, as its last trajectory had come and the update before it was
+    published, to its publication. What the learner does in between counts, such as reading, and saving a checkpoint."""
+    published = {version.update: version.published_at for version in versions}  # learner.publish_every is 1
+    topic = topic_name(config.run, "trajectories")
+    came = {one.position.offset: one.trajectory.finished_at for one in log}
+    found, folded = [], 0
+    for _, update in records(config, "updates", Update):
+        end = max((mark.offset for mark in update.watermarks if mark.topic == topic), default=folded)
+        begin = max((came.get(offset, 0) for offset in range(folded, end)), default=0)
+        folded = end
+        if mode.holds(published.get(update.u, 0)):
+            found.append((published[update.u] - max(begin, published.get(update.u - 1, 0))) / 1000)
+    return found
 
 
 def gap(config: Config, mode: loop.Mode) -> float:

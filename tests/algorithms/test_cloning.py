@@ -20,11 +20,6 @@ def test_the_warm_up_holds_every_demonstration_although_the_algorithm_s_own_buff
     assert [entry.logged for entry in memory.uses(0)] == demonstrations
 
 
-def test_the_warm_up_holds_no_more_than_a_restart_reads_back() -> None:
-    sets = ["learner.rebuild_window=300", "algorithm.replay.capacity=100", "warmup.demonstrations=40"]
-    assert warmup_memory(load(sets=sets, environ={})).buffer.capacity == 300
-
-
 def test_version_0_is_the_same_whatever_the_algorithm_s_buffer_holds(tmp_path: Path) -> None:
     save_tiny_base(tmp_path)
     screens = Screens()

@@ -73,12 +73,11 @@ def test_an_adb_server_is_in_use_while_another_phone_of_it_is_held(tmp_path: Pat
     assert not leases.in_use()
     mine = leases.take(SERIAL)
     assert isinstance(mine, Hold)
-    assert not leases.in_use(but=SERIAL)
+    assert not leases.in_use(), "by others"
     with holding(tmp_path, adb, "127.0.0.1:26001"):
-        assert leases.in_use(but=SERIAL)
+        assert leases.in_use()
         assert not Leases(tmp_path, config.AdbSettings(port=adb.port + 1)).in_use()
-    assert not leases.in_use(but=SERIAL), "the file of a killed process is no holder"
-    assert leases.in_use()
+    assert not leases.in_use(), "the file of a killed process is no holder"
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from distrl.broker.fenced import FencedError, FencedProducer
 from distrl.broker.group import GroupOffsets, workers_group
 from distrl.broker.producer import Headers, RecordProducer
 from distrl.broker.reader import LogReader
+from distrl.broker.runs import run_names
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config
@@ -205,6 +206,11 @@ def test_a_run_that_goes_on_is_copied_as_it_was_at_one_moment_and_goes_on_there(
 
 
 def test_a_range_is_copied_without_a_journal(run: Config, other: Config, tmp_path: Path) -> None:
+    for nothing in (("--from-offset", "5", "--to-offset", "5"), ("--from-offset", "9999")):
+        refused = copied(run, other, tmp_path, *nothing)
+        assert refused.returncode == 1
+        assert "and none of those" in refused.stderr
+        assert run_names(other) == [], "nothing was begun"
     done = copied(run, other, tmp_path, "--from-offset", "3", "--to-offset", "7")
     assert done.returncode == 0, done.stderr
     source = held(run, "trajectories")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from distrl.config import PolicySettings
 from distrl.errors import PolicyError
-from distrl.policy.adapters import LoraAdapter, write_peft
+from distrl.policy.adapters import WEIGHTS, LoraAdapter, write_peft
 from distrl.policy.autoui.base import load_base, save_base
 from distrl.policy.autoui.policy import AutoUIPolicy
 from peft import PeftModel
@@ -156,3 +156,18 @@ def test_what_peft_saves_has_the_same_tensors(base_directory: Path, agent: AutoU
     )
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_an_adapter_that_was_broken_off_is_none_yet(
+    agent: AutoUIPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        with pytest.raises(OSError, match="No space"):
+            write_peft(agent.adapter(), tmp_path / "adapter")
+    assert not (tmp_path / "adapter" / WEIGHTS).exists()
+    write_peft(agent.adapter(), tmp_path / "adapter")
+    assert sorted(each.name for each in (tmp_path / "adapter").iterdir()) == ["adapter_config.json", WEIGHTS]

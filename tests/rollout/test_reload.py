@@ -113,7 +113,7 @@ def test_a_policy_that_is_closed_or_has_failed_refuses_no_version(error: type[Po
     assert not subject.refused(2)
 
 
-def test_the_longer_a_version_cannot_be_loaded_the_longer_are_the_pauses() -> None:
+def test_the_longer_a_version_cannot_be_loaded_the_longer_are_the_pauses_until_the_next() -> None:
     paused: list[float] = []
 
     class Stop(threading.Event):
@@ -123,14 +123,11 @@ def test_the_longer_a_version_cannot_be_loaded_the_longer_are_the_pauses() -> No
                 self.set()
             return self.is_set()
 
-    gone = [True] * 5 + [False] + [True] * 2
+    def gone(ref: ObjectRef) -> bytes:
+        raise StoreError("store", "has no such object", "restore it")
 
-    def fetch(ref: ObjectRef) -> bytes:
-        if gone.pop(0):
-            raise StoreError("store", "has no such object", "restore it")
-        return b"bytes"
-
-    Reloader(Announced([version(1)] * 9), fetch, "base", Loaded(), at(0)).run(Stop())
+    coming = [*[version(1)] * 5, *[version(2)] * 2]
+    Reloader(Announced(coming), gone, "base", Loaded(), at(0)).run(Stop())
     assert paused == [1.0, 2.0, 4.0, 8.0, 10.0, 1.0, 2.0]
 
 

@@ -207,7 +207,7 @@ def test_a_run_whose_algorithm_was_changed_has_the_settings_of_the_new_one_alone
     for other in others:
         there = RecordedSettings(tuple(records)).values
         changes = {path: each for path, each in run_settings(other).items() if there.get(path) != each}
-        records.append(record(changes, is_change=True))
+        records.append(record(changes, is_change=True))  # as earlier versions did; today's have the whole algorithm
         found = RecordedSettings(tuple(records))
         for here in (begun, *others):
             assert load(environ={}, base=base_tree(completed(found, here), here)).algorithm == other.algorithm

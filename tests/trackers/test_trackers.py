@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -208,6 +209,17 @@ def test_a_run_there_has_ended_when_the_tracker_has(tmp_path: Path) -> None:
         (run,) = client.search_runs([each.experiment_id for each in client.search_experiments()])
         seen.append(run.info.status)
     assert seen == ["RUNNING", "FINISHED"]
+
+
+def test_a_run_whose_settings_were_changed_goes_on_there(tmp_path: Path) -> None:
+    """MLflow refuses another value of a parameter; what it lacks, as after a kill, is added."""
+    first = made("mlflow", tmp_path / "own")
+    first.start(replace(RUN, settings={"feeder.max_lag": 4}), 0)
+    first.finish()
+    again = made("mlflow", tmp_path / "own")
+    again.start(replace(RUN, settings={"feeder.max_lag": 9, "learner.seed": 3}), 0)
+    again.finish()
+    assert from_mlflow(tmp_path / "own")[1] == {"feeder.max_lag": 4, "learner.seed": 3}
 
 
 @pytest.mark.parametrize("name", ["files", "wandb", "mlflow", "trackio"])

@@ -99,8 +99,7 @@ class Imitation:
 def warmup_memory(config: Config) -> UniformMemory:
     """Holds all demonstrations, also where the algorithm's own buffer is short: else the first would never be cloned,
     and algorithms would begin with other versions 0."""
-    demonstrations = min(DEMONSTRATION_STEPS * config.warmup.demonstrations, config.learner.rebuild_window)
-    capacity = max(config.algorithm.replay.capacity, demonstrations)
+    capacity = max(config.algorithm.replay.capacity, DEMONSTRATION_STEPS * config.warmup.demonstrations)
     return UniformMemory(config, config.warmup, _is_expert, lambda u: CLONING, DEMONSTRATIONS, capacity)
 
 

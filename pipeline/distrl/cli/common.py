@@ -151,7 +151,7 @@ def command_line(
 
     options: True is a flag; None and False are left out. Secrets are left out everywhere.
     """
-    words = ["distrl", command, *([] if config_file is None else ["--config", str(config_file)])]
+    words = ["distrl", *command.split(), *([] if config_file is None else ["--config", str(config_file)])]
     words += [word for each in sets or () if not may_hold_secret(each.partition("=")[0]) for word in ("--set", each)]
     for name, value in options.items():
         words += [name] if value is True else [] if value is None or value is False else [name, str(value)]

@@ -21,12 +21,13 @@ def prepare(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = Fal
     The snapshot keeps what is installed and set up on the virtual device. Run it again after that changes, or after an
     update of the SDK's emulator, while no other emulator of that virtual device runs.
     """
+    from distrl.device.leases import Leases
     from distrl.device.prepare import prepare as make
     from distrl.device.server import AdbServer
 
     settings = connected(config, sets)
     stop = start_role("emulators", verbose)
-    with AdbServer(settings.adb) as server:
+    with AdbServer(settings.adb, needed=Leases(settings.devices.directory, settings.adb).in_use) as server:
         make(server, settings.devices, stop, lambda text: console.print(text, markup=False, highlight=False))
     emulators = settings.devices.emulators
     console.print(f"{emulators.avd} has snapshot {emulators.snapshot}", markup=False, highlight=False)

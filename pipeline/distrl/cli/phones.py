@@ -92,10 +92,7 @@ def play(
     wanted = (serial,) if serial else _configured(settings)
     stop = start_role("play", verbose)
     leases = Leases(settings.devices.directory, settings.adb)
-    with (
-        held(leases, wanted) as named,
-        AdbServer(settings.adb, needed=lambda: leases.in_use(but=named)) as server,
-    ):
+    with held(leases, wanted) as named, AdbServer(settings.adb, needed=leases.in_use) as server:
         if is_address(named) and named not in server.devices():
             server.connect(named, settings.devices.operation_timeout_s)
         lease = PhoneLease(

@@ -152,7 +152,14 @@ def check(
     now = datetime.now(UTC)
     settings = run_settings(config, sets, run)
     bounds = [None if text is None else bound_of(text, now) for text in (begin, end)]
-    given = {"--run": settings.run, "--topic": topic, "--steps": steps, "--rows": rows, "--threshold": threshold}
+    given = {
+        "--run": settings.run,
+        "--topic": topic,
+        "--steps": steps,
+        "--rows": rows,
+        "--threshold": threshold,
+        "--json": as_json,
+    }
     line = command_line("policy check", config, sets, given)
     found = mismatch(settings, RangeRequest(settings.run, topic, bounds[0], bounds[1], (), line), steps, rows)
     if as_json:

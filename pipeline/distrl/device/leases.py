@@ -34,6 +34,10 @@ LOCK_RETRY_S = 0.005
 """How often, and at which interval, a shared lock is retried: `holder` of another process takes one for a moment."""
 
 
+_HELD: set[Path] = set()
+"""The lock files of this process: its own locks look to it like another's."""
+
+
 class Hold:
     """A phone's lock that this process has, until `release`, or until it is garbage-collected or the process ends."""
 
@@ -106,6 +110,7 @@ class Leases:
                     # If its holder removed the file between our opening and locking it, our lock excludes nobody.
                     if kept := _is(file, descriptor):
                         self._sign(file, descriptor)
+                        _HELD.add(file)
                         return Hold(file, descriptor)
                 finally:
                     if not kept:
@@ -129,15 +134,14 @@ class Leases:
         finally:
             os.close(descriptor)
 
-    def in_use(self, but: str = "") -> bool:
-        """Whether a process has a phone of this adb server, but for the phone `but`."""
-        mine = self.lock(but).name if but else ""
+    def in_use(self) -> bool:
+        """Whether another process has a phone of this adb server."""
+        begin = quote(f"{self._server}-", safe=":.")
         try:
-            files = [each for each in self._directory.iterdir() if each.name != mine]
+            files = [each for each in self._directory.glob(f"*{SUFFIX}") if each.name.startswith(begin)]
         except OSError:
             return False
-        begin = quote(f"{self._server}-", safe=":.")
-        return any(_is_locked(each) for each in files if each.name.startswith(begin) and each.suffix == SUFFIX)
+        return any(each not in _HELD and _is_locked(each) for each in files)
 
     def _sign(self, file: Path, descriptor: int) -> None:
         """Write who holds it, for people. The lock holds without it, so a full disk costs no phone."""
@@ -206,6 +210,7 @@ def _is(file: Path, descriptor: int) -> bool:
 
 def _release(file: Path, descriptor: int) -> None:
     try:
+        _HELD.discard(file)
         with suppress(OSError):  # a leftover file locks nothing
             file.unlink()  # while the lock is held, so that it is surely our file
     finally:

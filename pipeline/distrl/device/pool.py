@@ -316,7 +316,8 @@ class DevicePool:
                     self._take_aliases(phone)
                 else:
                     # one that never answered, too: the server keeps an offline one, and calls it connected
-                    if phone.session is not None or phone.fault is not None:
+                    never_answered = phone.fault is not None and not isinstance(phone.fault, AdbServerGone)
+                    if phone.session is not None or never_answered:
                         self._server.disconnect(phone.serial, timeout_s)
                         phone.counters["reconnects"] += 1
                     self._server.connect(phone.serial, timeout_s)

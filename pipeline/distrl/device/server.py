@@ -120,7 +120,7 @@ class AdbServer:
         while not self._listens():
             ended = child.poll() is not None
             if (ended and not self._listens()) or deadline.remaining() <= 0:
-                self.stop()
+                self._end()
                 raise DeviceError(
                     "adb.port",
                     f"the adb server did not start at {self.where}{_log_tail(said)}",
@@ -130,13 +130,14 @@ class AdbServer:
 
     def stop(self) -> None:
         """Stop the server if we started it, and nobody else needs it."""
+        if self._child is not None and self._needed():
+            log.info("the adb server at %s stays: other processes drive phones by it (pid %d)", self.where, self.pid)
+            self._child = None
+        self._end()
+
+    def _end(self) -> None:
         child, self._child = self._child, None
         if child is None:
-            return
-        if self._needed():
-            log.info(
-                "the adb server at %s stays, as other processes drive phones by it (pid %d)", self.where, child.pid
-            )
             return
         child.terminate()
         try:

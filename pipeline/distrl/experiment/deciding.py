@@ -103,8 +103,10 @@ class VirtualBatcher:
     def episode(self) -> Iterator[None]:
         """Counts a running episode of the calling actor."""
         self._running += 1
-        yield
-        self._running -= 1
+        try:
+            yield
+        finally:
+            self._running -= 1
         self._wake()  # a batch may have waited for this episode alone
 
     def decide(self, observation: Observation) -> Decision:

@@ -46,8 +46,8 @@ class VersionedDecider(Protocol):
         ...
 
     def swap(self, version: Version, adapter: bytes) -> None:
-        """Use `adapter` for decisions from now on; returns once it is in use. Raises PolicyClosedError once closed, and
-        what loading it raised; the old version stays in use then."""
+        """Use `adapter` for decisions from now on; returns once it is in use. Raises PolicyClosedError once closed,
+        PolicyEndedError once it has failed, and what loading it raised; the old version stays in use then."""
         ...
 
     def close(self) -> None:

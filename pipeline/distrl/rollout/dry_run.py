@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from distrl.broker.versions import VersionFollower
 from distrl.config import Config
 from distrl.device.allow_list import PackageAllowList
+from distrl.device.leases import Leases
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
@@ -60,7 +61,7 @@ def run_dry(config: Config, instruction: str | None, stop: threading.Event, repo
         refuse_other_base(version, policy.base_sha256)
         policy.decider.swap(version, open_store(config.store).get(version.adapter))
         with (
-            AdbServer(config.adb) as server,
+            AdbServer(config.adb, needed=Leases(config.devices.directory, config.adb).in_use) as server,
             closing(DevicePool(server, config.devices, stop=stop, run=config.run)) as pool,
             first_free(pool, stop) as session,
             policy.decider.episode(),

@@ -76,14 +76,14 @@ class Reloader:
 
     def run(self, stop: threading.Event) -> None:
         """Load each newer version until `stop`."""
-        pause_s = RETRY_S
+        pause_s, tried = RETRY_S, -1
         while not stop.is_set():
             version = self._versions.wait_newer(self._handled(), WAIT_S)
             if version is None or stop.is_set():
                 continue
-            if self.load(version):
-                pause_s = RETRY_S
-            else:
+            if version.version != tried:
+                pause_s, tried = RETRY_S, version.version
+            if not self.load(version):
                 stop.wait(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_RETRY_S)
 

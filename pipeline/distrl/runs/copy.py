@@ -110,14 +110,13 @@ def _whole(source: Config, to: Config, mirror: Mirror, objects: _Objects, on_top
 
 
 def _within(source: Config, part: Part) -> tuple[int, int]:
-    """The part as offsets that the run has. Raises BrokerError."""
+    """What the run has of the part, as offsets. Raises BrokerError where that is nothing."""
     ((first, end),) = retained(source, LOG).values()
-    begin, to = first if part[0] is None else part[0], end if part[1] is None else min(end, part[1])
-    if not first <= begin < to:
-        has = f"trajectories {first} to {end - 1}" if first < end else "no trajectory"
+    begin, to = max(first, part[0] or 0), end if part[1] is None else min(end, part[1])
+    if begin >= to:
         raise BrokerError(
             f"run {source.run}",
-            f"has {has}, and none from {begin} to before {to if part[1] is None else part[1]}",
+            f"has trajectories {first} to {end - 1}, and none of those" if first < end else "has no trajectory",
             "name others with --from-offset and --to-offset, or leave both out for the whole run",
         )
     return begin, to

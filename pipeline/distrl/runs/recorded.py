@@ -81,9 +81,18 @@ class RecordedSettings:
         return {**self.unrecorded, **values}
 
 
+def _whole_algorithm(
+    changes: Mapping[str, Any], values: Mapping[str, Any], here: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """`changes` of `values`; where they are to another algorithm, with all that `here` has of it."""
+    if changes.get(TYPE, values.get(TYPE)) == values.get(TYPE):
+        return changes
+    return {**{path: each for path, each in here.items() if path.startswith(ALGORITHM)}, **changes}
+
+
 def _changed(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """`values` with `changes` over them. Of the settings of an algorithm that gives way to another one, those stay that
-    the other one has, too."""
+    the other one has, too: earlier versions recorded only what differs."""
     kind = changes.get(TYPE)
     if TYPE in values and kind not in (None, values[TYPE]) and (its := _settings_of(kind)) is not None:
         values = {path: each for path, each in values.items() if not path.startswith(ALGORITHM) or path in its}
@@ -176,7 +185,7 @@ def join(config: Config, found: RecordedSettings | None, role: str, sources: Seq
         if journal_lines(config):
             raise other_settings(of_fold, "the journal", config.run)
         changes = {each.path: each.here for each in of_fold if each.here is not ABSENT}
-        append(config, role, sources, changes, is_change=True)
+        append(config, role, sources, _whole_algorithm(changes, found.values, here), is_change=True)
         LOG.info("nothing is learned yet: the run's settings are now %s", ", ".join(_now(each) for each in of_fold))
     for each in differ:
         if role != LEARNER or each not in of_fold:
@@ -199,9 +208,7 @@ def change(config: Config, role: str, sources: Sequence[str], changes: Mapping[s
     """
     found = recorded(config)
     values = found.values if found is not None else {}
-    if changes.get(TYPE, values.get(TYPE)) != values.get(TYPE):
-        its = {path: each for path, each in run_settings(config).items() if path.startswith(ALGORITHM)}
-        changes = {**its, **changes}
+    changes = _whole_algorithm(changes, values, run_settings(config))
     differ = [each for each in differences(values, values | dict(changes)) if each.path in changes]
     of_fold = learned(differ, config)
     if of_fold and journal_lines(config):

@@ -27,6 +27,7 @@ from distrl.stack.infra_files import declared
 from distrl.stack.part import Part, Site, UnavailableError
 from distrl.stack.ports import HOST, listens
 from distrl.stack.serving import serve
+from distrl.store.directory import sync
 
 NAME = "s3"
 STOP_S = 20.0
@@ -174,8 +175,7 @@ def _store_kind(home: Path, kind: str) -> None:
     if _stored_kind(home) == kind:
         return
     fresh = home / "kind.new"
-    with fresh.open("w") as file:
-        file.write(kind + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    fresh.write_text(kind + "\n")
+    sync(fresh)
     fresh.replace(home / "kind")
+    sync(home)

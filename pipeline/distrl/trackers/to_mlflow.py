@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -48,16 +48,17 @@ class MLflow:
         found = self._client.get_experiment_by_name(self._project)
         experiment = found.experiment_id if found is not None else self._client.create_experiment(self._project)
         before = self._client.search_runs([experiment], f"tags.`{TAG}` = '{run.id}'", max_results=1)
+        there: Collection[str] = ()  # MLflow refuses to change one; and a kill may have come before some
         if before:
-            self._run_id = before[0].info.run_id
+            self._run_id, there = before[0].info.run_id, before[0].data.params
             self._client.update_run(self._run_id, RunStatus.to_string(RunStatus.RUNNING))
         else:
             made = self._client.create_run(experiment, start_time=run.began, tags={TAG: run.id}, run_name=run.name)
             self._run_id = made.info.run_id
-        # again, too: a kill may have come before them, and equal ones change nothing
         texts = [
             Param(path, (value if isinstance(value, str) else json.dumps(value))[:LONGEST_PARAM])
             for path, value in sorted(run.settings.items())
+            if path not in there
         ]
         for part in _parts(texts, MOST_PARAMS):
             self._client.log_batch(self._run_id, params=part)

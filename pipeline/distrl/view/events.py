@@ -46,7 +46,7 @@ async def _stream(shown: ShownRun, closing: Callable[[], bool]) -> AsyncIterator
                 found = await run_in_threadpool(counts_of, shown)
                 yield b"event: changed\ndata: " + msgspec.json.encode(found) + b"\n\n"
                 sent, quiet = revision, 0.0
-        elif quiet >= COMMENT_S:
+        if quiet >= COMMENT_S:
             yield b": still here\n\n"
             quiet = 0.0
         await asyncio.sleep(LOOK_S)

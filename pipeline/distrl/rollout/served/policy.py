@@ -137,7 +137,8 @@ class ServedPolicy:
 
     def swap(self, version: Version, adapter: bytes) -> None:
         """Raises PolicyError for an adapter that does not belong here, ServerError where the server cannot take it now,
-        ConfigError where it never will, PolicyClosedError once closed; the old version stays in use then."""
+        ConfigError where it never will, PolicyClosedError or PolicyEndedError once closed; the old version stays in use
+        then."""
         self._refuse_closed()
         check(adapter, self._settings, self._base)
         hold = self._folder.place(name_of(self._run, version), adapter, self._refuse_closed)

@@ -1,5 +1,6 @@
-# Two commands: `make demo` trains an agent on this machine, `make test` runs every test (but those marked faults_long:
-# `make faults` runs them too, and with STORM=seconds a storm of kills for as long; SEED= replays one).
+# Two commands: `make demo` trains an agent on this machine, `make test` runs every test but those in a browser, those on
+# Kubernetes (test-browser, test-k8s) and the long ones (`make faults` runs them too, and with STORM=seconds a storm of
+# kills for as long; SEED= replays one).
 # Both install what they need under this checkout (.venv) and the user's cache, from requirements.lock.
 
 PYTHON ?= python3

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from distrl.errors import StackError
-from distrl.stack import jars, kafka
+from distrl.stack import jars, kafka, ports
 from distrl.stack.part import Site
 
 
@@ -25,9 +25,14 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     return Site(tmp_path / "stack", tmp_path / "cache", threading.Event(), lambda _: None)
 
 
+def free_ports() -> tuple[int, int]:
+    first = ports.draw("the tests", count=2)
+    return first, first + 1
+
+
 def test_a_format_that_fails_shows_its_last_lines_and_leaves_no_data(site: Site) -> None:
     with pytest.raises(StackError, match="cannot be formatted") as told:
-        kafka.start_kafka(site, {"heap_mb": 256}, 29998, 29999)
+        kafka.start_kafka(site, {"heap_mb": 256}, *free_ports())
     assert "StorageTool" in told.value.what
     assert not (site.directory / "kafka" / "data").exists()
 
@@ -37,7 +42,7 @@ def test_a_broker_that_does_not_start_shows_its_last_lines_and_leaves_no_process
     data.mkdir(parents=True)
     (data / "meta.properties").touch()
     with pytest.raises(StackError, match="ended while starting") as told:
-        kafka.start_kafka(site, {"heap_mb": 256}, 29998, 29999)
+        kafka.start_kafka(site, {"heap_mb": 256}, *free_ports())
     assert "kafka.Kafka" in told.value.what
     assert not list(site.directory.glob("*.pid"))
 
@@ -46,7 +51,7 @@ def test_a_data_folder_that_is_no_brokers_is_left_alone(site: Site) -> None:
     precious = site.directory / "kafka" / "data" / "precious"
     precious.mkdir(parents=True)
     with pytest.raises(StackError, match=r"has no meta\.properties"):
-        kafka.start_kafka(site, {"heap_mb": 256}, 29998, 29999)
+        kafka.start_kafka(site, {"heap_mb": 256}, *free_ports())
     assert precious.exists()
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -285,11 +286,14 @@ def test_a_second_interrupt_while_stopping_leaves_nothing_that_starts_late(
 
 
 def waits_in(function: str) -> bool:
-    """Whether the main thread waits in a call that `function` has made."""
-    frame = sys._current_frames()[threading.main_thread().ident or 0].f_back
-    while frame is not None and frame.f_code.co_name != function:
+    """Whether the main thread waits in a call that `function` has made; not while it runs a destructor, in which Python
+    would lose an interrupt."""
+    frame: FrameType | None = sys._current_frames()[threading.main_thread().ident or 0]
+    names: list[str] = []
+    while frame is not None:
+        names.append(frame.f_code.co_name)
         frame = frame.f_back
-    return frame is not None
+    return names[0] == "wait" and function in names and "__del__" not in names
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from distrl.errors import StackError
@@ -56,6 +58,26 @@ def test_listens_tells_an_open_port_from_a_closed_one(listener: int) -> None:
     assert ports.listens(listener)
     assert not ports.listens(ports.draw("test"))
     assert not ports.is_free(listener)
+
+
+def test_nobody_sees_a_look_whether_a_port_is_free() -> None:
+    """A server of another process may start there, and its clients look for it."""
+    port = ports.draw("test")
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            ports.is_free(port)
+
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look)
+        try:
+            assert not any(ports.listens(port) for _ in range(5000))
+            for _ in range(300):
+                socket.create_server((ports.HOST, port)).close()
+        finally:
+            done.set()
+        looking.result(30)
 
 
 def test_a_port_that_a_closed_connection_lingers_on_is_free() -> None:

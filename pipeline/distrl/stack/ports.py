@@ -27,8 +27,7 @@ def is_free(port: int, host: str = HOST) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
-            probe.listen(1)
+            probe.bind((host, port))  # no more: who connects would take it for the server, and a server be refused
         except OSError:
             return False
     return True

@@ -123,16 +123,7 @@ class Leases:
 
         Takes the lock as shared for a moment, which `take` waits for.
         """
-        try:
-            descriptor = os.open(self.lock(serial), os.O_RDONLY | os.O_NOFOLLOW)
-        except OSError:
-            return ""
-        try:
-            if _locked(descriptor, fcntl.LOCK_SH):
-                return ""
-            return _holder_of(descriptor)
-        finally:
-            os.close(descriptor)
+        return _holder_by(self.lock(serial))
 
     def in_use(self) -> bool:
         """Whether another process has a phone of this adb server."""
@@ -141,7 +132,7 @@ class Leases:
             files = [each for each in self._directory.glob(f"*{SUFFIX}") if each.name.startswith(begin)]
         except OSError:
             return False
-        return any(each not in _HELD and _is_locked(each) for each in files)
+        return any(each not in _HELD and _holder_by(each) for each in files)
 
     def _sign(self, file: Path, descriptor: int) -> None:
         """Write who holds it, for people. The lock holds without it, so a full disk costs no phone."""
@@ -169,13 +160,14 @@ def _holder_of(descriptor: int) -> str:
     return os.pread(descriptor, WORDS_SHOWN, 0).decode("utf-8", "replace").strip() or "another process"
 
 
-def _is_locked(file: Path) -> bool:
+def _holder_by(file: Path) -> str:
+    """Who has locked the file; "" if nobody has."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
-        return False
+        return ""
     try:
-        return not _locked(descriptor, fcntl.LOCK_SH)
+        return "" if _locked(descriptor, fcntl.LOCK_SH) else _holder_of(descriptor)
     finally:
         os.close(descriptor)
 

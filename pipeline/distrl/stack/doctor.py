@@ -167,7 +167,7 @@ def _broker(config: Config, rows: dict[str, PartStatus]) -> Finding:
         return Finding("broker", True, LATER)
     found = broker.check(config)
     named = [address.strip() for address in config.kafka.bootstrap.split(",")]
-    away = [address for address in named if not _listening(address)]
+    away = [address for address in named if not ports.listens_at(address)]
     detail = f"{config.kafka.bootstrap}: cluster {found.cluster_id}, {found.brokers} broker(s)"
     return Finding("broker", True, detail + (f"; nothing listens at {', '.join(away)}" if away else ""))
 
@@ -188,7 +188,7 @@ def _adb_server(config: Config, rows: dict[str, PartStatus]) -> Finding:
 
 def _phones(config: Config, rows: dict[str, PartStatus]) -> Finding:
     serials = config.devices.serials if _expected(rows, adb.NAME) else ()  # only an adb server knows those
-    silent = [address for address in config.devices.addresses if not _listening(address)]
+    silent = [address for address in config.devices.addresses if not ports.listens_at(address)]
     silent += [serial for serial in serials if not _online(config, serial)]
     known = len(config.devices.addresses) + len(serials)
     if not known:
@@ -218,11 +218,6 @@ def _emulators(emulators: EmulatorSettings) -> Finding:
             "make it with avdmanager (docs/emulators.md), or set devices.emulators.avd",
         )
     return Finding("emulators", True, f"{binary} has the virtual device {emulators.avd}")
-
-
-def _listening(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    return port.isdigit() and ports.listens(int(port), host.strip("[]"))
 
 
 def _expected(rows: dict[str, PartStatus], name: str) -> bool:

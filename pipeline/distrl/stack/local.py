@@ -313,12 +313,5 @@ def _reachable(where: str) -> bool:
     scheme, _, rest = where.rpartition("://")
     if scheme == "file":
         return True
-    return any(_listens(each.strip().partition("/")[0], USUAL_PORTS.get(scheme)) for each in rest.split(","))
-
-
-def _listens(address: str, usual: int | None) -> bool:
-    """usual: the port where the address names none."""
-    host, colon, number = address.rpartition(":")
-    if usual is not None and not (colon and number.isdigit()):
-        host, number = address, str(usual)
-    return bool(host) and number.isdigit() and ports.listens(int(number), host.strip("[]"))
+    usual = USUAL_PORTS.get(scheme)
+    return any(ports.listens_at(each.strip().partition("/")[0], usual) for each in rest.split(","))

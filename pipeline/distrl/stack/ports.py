@@ -42,6 +42,14 @@ def listens(port: int, host: str = HOST, timeout_s: float = 0.5) -> bool:
     return True
 
 
+def listens_at(address: str, usual: int | None = None) -> bool:
+    """`listens`, at host:port; IPv6 in brackets. usual: the port where the address names none."""
+    host, colon, number = address.rpartition(":")
+    if usual is not None and not (colon and number.isdigit()):
+        host, number = address, str(usual)
+    return bool(host) and number.isdigit() and listens(int(number), host.strip("[]"))
+
+
 def choose(wanted: int, explicit: bool, setting: str, taken: Collection[int] = (), count: int = 1) -> int:
     """The first of `count` free ports in a row: from `wanted` on, or elsewhere unless `explicit`.
 

@@ -155,15 +155,15 @@ def test_another_machine_is_another_arm(
 def test_another_model_of_the_same_processor_is_another_arm(
     log: RunLog, baseline: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = tmp_path / "cpuinfo"
-    monkeypatch.setattr(processor, "CPUINFO", told)
+    cpuinfo = tmp_path / "cpuinfo"
+    monkeypatch.setattr(processor, "CPUINFO", cpuinfo)
     assert "" in processor_and_packages(), "a system that does not say is no error"
-    told.write_text("processor\t: 0\nmodel name\t: Old 1\nflags\t: fpu\n\nprocessor\t: 1\nmodel name\t: Old 1\n")
+    cpuinfo.write_text("processor\t: 0\nmodel name\t: Old 1\nflags\t: fpu\n\nprocessor\t: 1\nmodel name\t: Old 1\n")
     assert "Old 1" in processor_and_packages()
     saved = PersistedArms(tmp_path, log, None)
     saved.save_fold(result_of(baseline))
     assert saved.find(baseline, tmp_path / ADAPTER) is not None
-    told.write_text(told.read_text().replace("Old", "New"))
+    cpuinfo.write_text(cpuinfo.read_text().replace("Old", "New"))
     assert PersistedArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
 
 

@@ -27,6 +27,7 @@ from distrl.errors import DistrlError
 from distrl.policy.protocol import Policy
 from distrl.policy.registry import policy_of
 from distrl.policy.sampling import FULL
+from distrl.policy.sizing import sizes_of
 from distrl.policy.vlm.model import TYPES
 from distrl.policy.vlm.policy import VlmPolicy
 from distrl.policy.vlm.targets import lora_targets
@@ -99,7 +100,11 @@ def ours(settings: PolicySettings, device: torch.device, rows: int, length: int,
         optimizer.step()
 
     prompts = [step.prompt_ids for step in steps]
+    found["tokens of a prompt"] = len(prompts[0])
     found["gradient step, s"], found["its memory, GB"] = peak(device, lambda: seconds(device, times, descend))
+    if settings.base_model is not None and settings.precision == "float32":
+        computed = sizes_of(settings.base_model, settings, len(prompts[0]), len(steps[0].action_ids))
+        found["its memory by `distrl policy size`, GB"] = computed.step(rows) / 1e9
     act = peak(device, lambda: seconds(device, times, lambda: policy.decide(pngs, prompts, FULL, range(rows))))
     found["decisions a second"], found["their memory, GB"] = rows / act[0], act[1]
     reads = policy_of(settings, 1, device)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from distrl.feeder.fleet import SILENT_S, Fleet
+from dataclasses import replace
+
+from distrl.feeder.fleet import OWNERS_S, SILENT_S, Fleet
+from distrl.feeder.spread import Owner
 from distrl.types import DeviceHealth, Heartbeat
 
 
@@ -27,3 +30,18 @@ def test_workers_that_come_and_go_for_weeks_leave_nothing_behind() -> None:
             fleet.see(beat(f"worker-{pod}"), pod * 100.0 + second)
     assert len(fleet._heard) == 1
     assert fleet.phones(999 * 100.0 + 3) == 1
+
+
+def test_a_partition_is_of_the_worker_that_said_so_last_and_of_nobody_where_that_is_silent() -> None:
+    fleet = Fleet()
+    assert fleet.owners(4, 0.0) == [Owner((0, 1, 2, 3), 4)]
+    fleet.see(replace(beat("a"), partitions=(0, 1, 2)), 1.0)
+    fleet.see(replace(beat("b"), partitions=(2, 3)), 2.0)
+    fleet.see(beat("an older one, which does not say"), 2.0)
+    assert fleet.owners(4, 2.0) == [Owner((0, 1), 1), Owner((2, 3), 1)]
+    fleet.see(replace(beat("a"), partitions=(2,)), 2.0 + OWNERS_S / 2)
+    assert fleet.owners(4, 2.0 + OWNERS_S / 2) == [Owner((0, 1), 1), Owner((2, 3), 1)], "not asked anew for each task"
+    later = 2.0 + OWNERS_S
+    assert fleet.owners(4, later) == [Owner((0, 1), 2), Owner((2,), 1), Owner((3,), 1)], "0 and 1 are nobody's"
+    assert fleet.owners(5, later) == [Owner((0, 1, 4), 3), Owner((2,), 1), Owner((3,), 1)], "the topic has grown"
+    assert fleet.owners(4, SILENT_S + 2.2) == [Owner((0, 1, 3), 3), Owner((2,), 1)]

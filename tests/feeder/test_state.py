@@ -9,7 +9,7 @@ from distrl.errors import ConfigError
 from distrl.feeder.admission import Admission
 from distrl.feeder.facts import TaskFacts, next_retry
 from distrl.feeder.run import new_state
-from distrl.feeder.state import LEAST_WEIGHT, FeederState, choose_family, least_loaded
+from distrl.feeder.state import LEAST_WEIGHT, FeederState, choose_family
 from distrl.types import LogPosition, Outcome, Split
 from hypothesis import given
 from hypothesis import strategies as st
@@ -188,26 +188,6 @@ def test_a_task_whose_record_was_deleted_is_known_by_its_trajectory_and_by_the_t
     for number in range(36, 39):
         state.facts.see_task(task_at(number))
     assert fed(state) == [f"t-{n}" for n in range(39, 48)]
-
-
-@given(st.dictionaries(st.integers(0, 7), st.integers(0, 20)), st.integers(1, 8), st.integers(0, 60))
-def test_further_tasks_level_the_partitions(loads: dict[int, int], partitions: int, count: int) -> None:
-    after = Counter({partition: load for partition, load in loads.items() if partition < partitions})
-    chosen = least_loaded(loads, partitions, count)
-    after.update(chosen)
-    assert len(chosen) == count
-    for partition in set(chosen):
-        assert after[partition] <= 1 + min(after[other] for other in range(partitions))
-
-
-@given(st.dictionaries(st.integers(0, 7), st.integers(0, 20)), st.integers(1, 8), st.integers(0, 60))
-def test_each_further_task_goes_to_the_lowest_of_the_least_loaded_partitions(
-    loads: dict[int, int], partitions: int, count: int
-) -> None:
-    loaded = [loads.get(partition, 0) for partition in range(partitions)]
-    for chosen in least_loaded(loads, partitions, count):
-        assert chosen == min(range(partitions), key=loaded.__getitem__)
-        loaded[chosen] += 1
 
 
 def several(facts: TaskFacts | None = None, episodes: int = 3, outstanding: int = 12, **given: bool) -> FeederState:

@@ -9,23 +9,24 @@ from functools import partial
 from distrl.config import Config
 from distrl.experiment.virtual_time import VirtualTime
 from distrl.feeder.run import new_state
-from distrl.feeder.state import least_loaded
+from distrl.feeder.spread import Owner, spread
 from distrl.types import LoggedTrajectory, LogPosition, Task, Update, Version
 
 
 class VirtualFeeder:
     """Feeds at once whenever it hears of something. No actor: it never waits.
 
-    partitions: what takes the tasks of each partition, which is the one worker that has it. phones: how many answer.
+    partitions: what takes the tasks of each partition, which is the one worker that has it. phones: of each worker.
     """
 
     def __init__(
-        self, time: VirtualTime, config: Config, partitions: Sequence[Callable[[Task], object]], phones: int,
-        record_s: float, topic: str,
+        self, time: VirtualTime, config: Config, partitions: Sequence[Callable[[Task], object]],
+        phones: Sequence[int], record_s: float, topic: str,
     ) -> None:  # fmt: skip
         self._time, self._partitions, self._record_s, self._topic = time, partitions, record_s, topic
         self._state = new_state(config)
-        self._state.admission = replace(self._state.admission, outstanding=config.feeder.outstanding_for(phones))
+        self._state.admission = replace(self._state.admission, outstanding=config.feeder.outstanding_for(sum(phones)))
+        self._owners = [Owner((partition,), own) for partition, own in enumerate(phones)]
         self._ends = [0] * len(partitions)
         """The next offset of each partition of `tasks`."""
 
@@ -46,7 +47,7 @@ class VirtualFeeder:
     def _feed(self) -> None:
         facts = self._state.facts
         tasks = self._state.due(int(self._time.now * 1000))
-        chosen = least_loaded(facts.outstanding.loads, len(self._partitions), len(tasks))
+        chosen = spread(facts.outstanding.loads, self._owners, len(tasks))
         for task, partition in zip(tasks, chosen, strict=True):
             facts.see_sent(task.task_id, partition)
             facts.see_task(task, LogPosition("tasks", partition, self._ends[partition]))

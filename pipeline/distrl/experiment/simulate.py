@@ -9,6 +9,7 @@ Every arrow takes `CostModel.record_s`. A trajectory's offset is its place in th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -98,7 +99,9 @@ class _Run:
             self.time, config, world.draws, world.learning, self._journalled, self._published
         )
         partitions: list[Callable[[Task], object]] = [worker.put for worker in workers]
-        self._feeder = VirtualFeeder(self.time, config, partitions, world.phones, costs.record_s, self._learner.topic)
+        own = Counter(phone.number // world.phones_per_worker for phone in self._phones)
+        phones = [own[number] for number in range(count)]
+        self._feeder = VirtualFeeder(self.time, config, partitions, phones, costs.record_s, self._learner.topic)
         for phone in self._phones:
             worker = workers[phone.number // world.phones_per_worker]
             self.time.start(phone.serial, partial(worker.play, phone))

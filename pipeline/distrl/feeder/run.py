@@ -28,7 +28,8 @@ from distrl.feeder.facts import TaskFacts
 from distrl.feeder.fleet import Fleet
 from distrl.feeder.publish import ROLE, TaskPublisher
 from distrl.feeder.snapshots import Known, SnapshotWriter, known
-from distrl.feeder.state import FeederState, least_loaded
+from distrl.feeder.spread import spread
+from distrl.feeder.state import FeederState
 from distrl.feeder.topics import Topics
 from distrl.retry import StoppedError, retry
 from distrl.tasks.lists import suite_of
@@ -178,7 +179,8 @@ class Feeder:
     def _feed(self, tasks: list[Task], stop: threading.Event) -> None:
         """Publish the tasks and wait until all are acknowledged: others do not count as fed."""
         log.debug("feeding %d tasks under version %d", len(tasks), tasks[0].fed_version)
-        chosen = least_loaded(self._facts.outstanding.loads, self._topics.partitions, len(tasks))
+        owners = self._fleet.owners(self._topics.partitions, time.monotonic())
+        chosen = spread(self._facts.outstanding.loads, owners, len(tasks))
         for task, partition in zip(tasks, chosen, strict=True):
             self._facts.see_sent(task.task_id, partition)
         before = self._topics.tasks.next_offsets

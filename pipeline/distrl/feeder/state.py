@@ -6,9 +6,8 @@ gaps no longer than their number. The episodes of one task are fed one after the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from heapq import heapify, heapreplace
 
 from distrl.feeder.admission import Admission, Progress
 from distrl.feeder.facts import TaskFacts, episode_id
@@ -18,22 +17,6 @@ PRIOR_TRIALS = 4
 """Trials credited to every family before its first, so that one early failure does not dominate the curriculum."""
 LEAST_WEIGHT = 0.25
 """Weight of a family that always succeeds: without it the policy could forget the family unnoticed."""
-
-
-def least_loaded(loads: Mapping[int, int], partitions: int, count: int) -> list[int]:
-    """The partitions of `count` further tasks: each the one with the fewest outstanding tasks, the lowest of equals.
-
-    loads: outstanding tasks by partition. A slow worker, or one with few phones, gets new tasks only as it finishes old
-    ones, so that its partitions do not use up feeder.outstanding.
-    """
-    loaded = [(loads.get(partition, 0), partition) for partition in range(partitions)]
-    heapify(loaded)
-    chosen = []
-    for _ in range(count):
-        load, partition = loaded[0]
-        heapreplace(loaded, (load + 1, partition))
-        chosen.append(partition)
-    return chosen
 
 
 def choose_family(fed: Sequence[int], tried: Sequence[int], succeeded: Sequence[int], curriculum: bool) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import factories
 import pytest
 from distrl.broker import topic_admin
-from distrl.broker.consumer import BUFFERED_PER_PHONE, LoggedTask, TaskConsumer
+from distrl.broker.consumer import LoggedTask, TaskConsumer, most_buffered
 from distrl.broker.dead_letters import DeadLetters
 from distrl.broker.group import begin
 from distrl.broker.producer import RecordProducer
@@ -214,10 +214,11 @@ def test_a_run_without_topics_is_reported(broker: str) -> None:
 def test_partitions_that_left_a_full_hand_bring_tasks_when_they_come_back(
     config: Config, producer: RecordProducer
 ) -> None:
-    feed(producer, range(40))
+    full = most_buffered(PHONES)
+    feed(producer, range(3 * full))
     with member(config) as ours:
         ours.pause()
-        poll_until(ours, lambda _: ours.buffered >= BUFFERED_PER_PHONE * PHONES and len(ours.partitions) == 4)
+        poll_until(ours, lambda _: ours.buffered >= full and len(ours.partitions) == 4)
         for _ in range(5):  # the hand is full by now, and fetching stopped
             ours.poll(0.05)
         with member(config.model_copy(deep=True)) as theirs:
@@ -228,10 +229,8 @@ def test_partitions_that_left_a_full_hand_bring_tasks_when_they_come_back(
                 ours.poll(0.05)
                 theirs.poll(0.05)
             ours.resume()
-            early = poll_until(
-                ours, lambda got: len(got) > BUFFERED_PER_PHONE * PHONES
-            )  # fetching again, what has left is away
-        names = {f"task-{n}" for n in range(40)} - {found.task.task_id for found in early}
+            early = poll_until(ours, lambda got: len(got) > full)  # fetching again, what has left is away
+        names = {f"task-{n}" for n in range(3 * full)} - {found.task.task_id for found in early}
         poll_until(ours, lambda got: names <= {found.task.task_id for found in got})
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -23,6 +22,7 @@ from distrl.broker.dead_letters import DeadLetters
 from distrl.broker.inflight import InFlight
 from distrl.broker.producer import Headers
 from distrl.broker.reader import RawRecord, decoded
+from distrl.broker.task_buffer import TaskBuffer
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import WireError
@@ -44,17 +44,23 @@ POLL_INTERVAL_S = 60.0
 """A worker that has not polled for this long is stuck, and is removed from the group."""
 
 PREFETCH_RECORDS = 64
-"""Tasks fetched ahead. Few: pausing a partition discards what was fetched and not begun."""
+"""Tasks fetched ahead. Few: pausing a partition discards what was fetched and not read."""
 
-BUFFERED_PER_PHONE = 1
-"""Tasks buffered while the worker is busy; its partitions are paused only once it has as many. After a resume,
-librdkafka sleeps for up to a second before it fetches again, and without the buffer each phone would wait for it."""
+LEAST_BUFFERED, BUFFERED_PER_PHONE = 64, 4
+"""Tasks that are read while the worker is busy, whichever is more; beyond that its partitions are paused. More than
+`feeder.outstanding` gives each phone by default, so that all that wait are known and the oldest is begun first. A
+pause costs: after a resume librdkafka sleeps for up to a second before it fetches again."""
 
 CLOSE_S = 10.0
 """Longest `close`: half of it for the last commit, the rest for leaving the group. A member that could not leave is
 removed after SESSION_TIMEOUT_S."""
 
 CLOSING_POLL_S = 0.1
+
+
+def most_buffered(phones: int) -> int:
+    """Tasks that a worker with so many phones reads before it begins them."""
+    return max(LEAST_BUFFERED, BUFFERED_PER_PHONE * phones)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,7 @@ class TaskConsumer:
         self._closed = False
         self._phones = 0
         self._joined = False
-        self._buffered: deque[RawRecord] = deque()
+        self._buffered = TaskBuffer()
         own = {
             "group.id": f"distrl.{config.run}.{config.worker.group}",
             "partition.assignment.strategy": "cooperative-sticky",
@@ -170,7 +176,8 @@ class TaskConsumer:
             self._flight.dropped(position.partition, position.offset)
 
     def poll(self, timeout_s: float) -> LoggedTask | None:
-        """The next task, or None after `timeout_s`, while paused or out of the group. Serves group and commits.
+        """The task that waits longest, or None after `timeout_s`, while paused or out of the group. Serves group and
+        commits.
 
         Raises BrokerError if waiting does not help (no such topic, refused credentials, no right), and BadRecordsError
         if more tasks are unreadable than `kafka.dead_letter_limit` allows.
@@ -184,10 +191,10 @@ class TaskConsumer:
             if (error := message.error()) is not None:
                 self._on_error(error)
             elif self._joined:  # records that arrive after leaving belong to others
-                self._buffered.append(RawRecord.of(message))
+                self._buffered.add(RawRecord.of(message))
         if self._permanent_error is not None:
             raise explain(self._permanent_error, self._topic, "read tasks", self._config.kafka)
-        raw = self._buffered.popleft() if self._buffered and not self._blocked else None
+        raw = self._buffered.pop() if self._buffered and not self._blocked else None
         self._throttle()
         return None if raw is None else self._begin(raw)
 
@@ -196,7 +203,7 @@ class TaskConsumer:
         self._paused = True
 
     def resume(self) -> None:
-        """Take tasks again; the first ones are buffered already."""
+        """Take tasks again; those that wait are buffered already."""
         self._paused = False
 
     def commit(self, position: LogPosition) -> None:
@@ -237,7 +244,7 @@ class TaskConsumer:
 
     def _throttle(self) -> None:
         """Pause the partitions while the buffer is full."""
-        full = len(self._buffered) >= BUFFERED_PER_PHONE * self._phones
+        full = len(self._buffered) >= most_buffered(self._phones)
         if full and self._stopped is not True:
             self._consumer.pause(self._places())
         elif not full and self._stopped is not False:
@@ -335,4 +342,4 @@ class TaskConsumer:
         gone = {place.partition for place in places}
         with self._lock:
             self._flight.revoked(gone)
-        self._buffered = deque(raw for raw in self._buffered if raw.position.partition not in gone)
+        self._buffered.drop(gone)

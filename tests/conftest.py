@@ -39,6 +39,10 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 # The role of the machine that the tests run on is no test's business.
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 
+# The hub of the tests is a server of their own.
+for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+    os.environ.pop(variable, None)
+
 # How long an example takes says how loaded the machine is, and nothing about a property.
 hypothesis.settings.register_profile("loaded", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("loaded")

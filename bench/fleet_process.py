@@ -202,7 +202,7 @@ def heartbeats(config: Config, link: Link, workers: int, phones: int) -> None:
             while due[0][0] <= time.monotonic() - began:
                 at, index = due[0]
                 heapq.heapreplace(due, (at + config.worker.heartbeat_s, index))
-                beat = beat_of(f"worker-{index}", fleet[index], rule)
+                beat = beat_of(index, fleet[index], rule)
                 producer.publish("heartbeats", beat.process, beat)
                 sent += 1
             if link.due():
@@ -276,9 +276,10 @@ class _Clock:
         return self._virtual + (time.monotonic() - self._at) * self._speed
 
 
-def beat_of(name: str, devices: tuple[DeviceHealth, ...], rule: random.Random) -> Heartbeat:
+def beat_of(index: int, devices: tuple[DeviceHealth, ...], rule: random.Random) -> Heartbeat:
+    name, owned = f"worker-{index}", (2 * index, 2 * index + 1)
     metrics = {f"metric_{number}": rule.random() for number in range(METRICS)}
-    return Heartbeat(name, "worker", SYSTEM_CLOCK.now_ms(), 7, f"{7:064x}", metrics, devices, (0,))
+    return Heartbeat(name, "worker", SYSTEM_CLOCK.now_ms(), 7, f"{7:064x}", metrics, devices, owned)
 
 
 def health(first: int, count: int, rule: random.Random) -> tuple[DeviceHealth, ...]:

@@ -53,6 +53,16 @@ def test_a_worker_gets_tasks_by_its_phones_and_one_without_any_gets_none() -> No
     )
 
 
+def test_a_small_worker_has_a_task_before_a_large_one_has_two_for_each_phone() -> None:
+    owners = [Owner((0,), 64), Owner((1,), 1)]
+    assert of_each(spread({}, owners_of(2, owners), 24), owners) == [23, 1]
+    assert of_each(spread({}, owners_of(2, owners), 130), owners) == [128, 2]
+
+
+def test_where_no_phone_answers_all_partitions_are_equal() -> None:
+    assert owners_of(4, [Owner((0,), 0)]) == [Owner((0, 1, 2, 3), 4)]
+
+
 def test_partitions_of_nobody_count_as_those_of_a_worker_with_as_many_phones_for_each() -> None:
     chosen = Counter(spread({}, owners_of(4, [Owner((0,), 3), Owner((1,), 3)]), 24))
     assert chosen == {0: 6, 1: 6, 2: 6, 3: 6}
@@ -77,7 +87,7 @@ def test_each_goes_where_fewest_are_before_it_for_each_phone(
 
     def waits(owner: Owner) -> tuple[float, int, int]:
         held = sum(after[at] for at in owner.partitions)
-        return (held + 1) / owner.phones, held, owner.partitions[0]
+        return held / owner.phones, held, owner.partitions[0]
 
     for chosen in spread(loads, owners_of(8, owners), count):
         assert chosen == min(min(owners, key=waits).partitions, key=lambda at: (after[at], at))

@@ -134,7 +134,8 @@ def test_what_was_committed_does_not_come_again(config: Config, producer: Record
 
 
 def test_a_paused_worker_stays_in_its_group_and_misses_nothing(config: Config, producer: RecordProducer) -> None:
-    feed(producer, range(20))
+    count = most_buffered(PHONES) + 16
+    feed(producer, range(count))
     with member(config, session_timeout_s=SHORTEST_SESSION_S, poll_interval_s=SHORTEST_SESSION_S) as consumer:
         got = poll_until(consumer, lambda got: len(got) == 1)
         consumer.pause()
@@ -144,23 +145,50 @@ def test_a_paused_worker_stays_in_its_group_and_misses_nothing(config: Config, p
             assert consumer.poll(0.1) is None
         assert consumer.partitions == frozenset(range(4))
         assert consumer._consumer.memberid() == known
+        assert consumer._stopped is True, "it has read as many as it may"
         consumer.resume()
-        got += poll_until(consumer, lambda more: len(more) == 19)
+        got += poll_until(consumer, lambda more: len(more) == count - 1)
         assert consumer.poll(0.3) is None
-    assert sorted(found.task.task_id for found in got) == sorted(f"task-{n}" for n in range(20))
+    assert sorted(found.task.task_id for found in got) == sorted(f"task-{n}" for n in range(count))
 
 
-def test_partitions_that_come_to_a_paused_worker_are_paused(config: Config, producer: RecordProducer) -> None:
+def test_a_worker_begins_the_oldest_of_its_tasks_whichever_partition_it_is_in(
+    config: Config, producer: RecordProducer
+) -> None:
+    with member(config) as ours:
+        ours.pause()
+        poll_until(ours, lambda _: len(ours.partitions) == 4)
+        written = []
+        for number in range(24):
+            at = feed(producer, range(number, number + 1))[0]
+            written.append((at.partition, at.offset))
+            began = time.time_ns() // 1_000_000
+            while time.time_ns() // 1_000_000 <= began:  # the next one has another time
+                ours.poll(0)
+        poll_until(ours, lambda _: ours.buffered == len(written))
+        ours.resume()
+        got = poll_until(ours, lambda got: len(got) == len(written))
+    assert {partition for partition, _ in written} == set(range(4))
+    assert [(found.position.partition, found.position.offset) for found in got] == written
+
+
+def test_partitions_that_come_to_a_paused_worker_are_paused_once_its_buffer_is_full(
+    config: Config, producer: RecordProducer
+) -> None:
+    count = most_buffered(PHONES) + 16
     with member(config) as leaving, member(config) as busy:
         poll_both_until(leaving, busy, lambda: len(leaving.partitions) == len(busy.partitions) == 2)
         busy.pause()
         leaving.close()
         poll_until(busy, lambda _: len(busy.partitions) == 4)
-        feed(producer, range(16))
+        feed(producer, range(count))
+        poll_until(busy, lambda got: busy.buffered == most_buffered(PHONES))
         for _ in range(10):
             assert busy.poll(0.05) is None
+        assert busy._stopped is True
+        assert busy.buffered == most_buffered(PHONES)
         busy.resume()
-        assert len(poll_until(busy, lambda got: len(got) == 16)) == 16
+        assert len(poll_until(busy, lambda got: len(got) == count)) == count
 
 
 def poll_both_until(one: TaskConsumer, other: TaskConsumer, done: Callable[[], bool]) -> list[LoggedTask]:

@@ -169,6 +169,20 @@ def test_what_is_outstanding_follows_the_phones_that_workers_report(broker: str)
         assert sorted(spread.values()) == [18] * 4, "each partition holds as many"
 
 
+def test_tasks_are_spread_by_the_phones_of_who_says_that_it_owns_a_partition(broker: str) -> None:
+    config = new_run(broker, "kafka.task_partitions=4")
+    with RecordProducer(config, "workers") as producer:
+        for name, count, own in (("large", 9, (0,)), ("small", 3, (1, 2, 3))):
+            phones = tuple(DeviceHealth(f"{name}-{n}", "idle") for n in range(count))
+            beat = Heartbeat(name, "worker", int(time.time() * 1000), 0, None, {}, phones, own)
+            producer.publish("heartbeats", name, beat).result(PATIENCE_S)
+    with feeder(config):
+        until("three for each phone", lambda: len(fed(config)) == 36)
+    with LogReader(config, "tasks") as reader:
+        spread = Counter(raw.position.partition for batch in reader.to_end() for raw in batch)
+    assert spread == {0: 27, 1: 3, 2: 3, 3: 3}
+
+
 def test_a_slow_worker_holds_no_more_tasks_than_its_partitions_share(config: Config) -> None:
     """Its tasks would else fill feeder.outstanding, and the other worker's phones would wait."""
     with member(config) as slow, feeder(config):

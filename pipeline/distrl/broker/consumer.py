@@ -47,9 +47,9 @@ PREFETCH_RECORDS = 64
 """Tasks fetched ahead. Few: pausing a partition discards what was fetched and not read."""
 
 LEAST_BUFFERED, BUFFERED_PER_PHONE = 64, 4
-"""Tasks that are read while the worker is busy, whichever is more; beyond that its partitions are paused. More than
-`feeder.outstanding` gives each phone by default, so that all that wait are known and the oldest is begun first. A
-pause costs: after a resume librdkafka sleeps for up to a second before it fetches again."""
+"""Tasks that are read while the worker is busy: 64, or four for each phone if that is more. By default three are
+outstanding for each phone, so those that wait are all read, and the oldest is begun first. Beyond that partitions are
+paused, which costs: after a resume librdkafka sleeps for up to a second before it fetches again."""
 
 CLOSE_S = 10.0
 """Longest `close`: half of it for the last commit, the rest for leaving the group. A member that could not leave is
@@ -176,8 +176,8 @@ class TaskConsumer:
             self._flight.dropped(position.partition, position.offset)
 
     def poll(self, timeout_s: float) -> LoggedTask | None:
-        """The task that waits longest, or None after `timeout_s`, while paused or out of the group. Serves group and
-        commits.
+        """The oldest of the tasks that were read; None after `timeout_s`, while paused or out of the group. Serves
+        group and commits.
 
         Raises BrokerError if waiting does not help (no such topic, refused credentials, no right), and BadRecordsError
         if more tasks are unreadable than `kafka.dead_letter_limit` allows.
@@ -199,11 +199,11 @@ class TaskConsumer:
         return None if raw is None else self._begin(raw)
 
     def pause(self) -> None:
-        """Take no further tasks. Partitions assigned later are paused too. Keep calling `poll`."""
+        """Hand out no further task; they are read on until the buffer is full. Keep calling `poll`."""
         self._paused = True
 
     def resume(self) -> None:
-        """Take tasks again; those that wait are buffered already."""
+        """Hand out tasks again; the first ones are buffered already."""
         self._paused = False
 
     def commit(self, position: LogPosition) -> None:

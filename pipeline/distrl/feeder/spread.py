@@ -26,10 +26,13 @@ def owners_of(partitions: int, known: Iterable[Owner]) -> list[Owner]:
     """Every partition in one owner, the one with the lowest partition first.
 
     known: the workers that say what they own; no partition is in two of them. What none of them owns, as at the start,
-    or after a worker died, counts as that of a worker with as many phones for each partition as the others have.
+    or after a worker died, counts as that of a worker with as many phones for each partition as the others have. Where
+    no phone answers, nobody owns any.
     """
     found = [Owner(tuple(at for at in each.partitions if at < partitions), each.phones) for each in known]
     found = [each for each in found if each.partitions]
+    if not any(each.phones for each in found):
+        found = []
     owned = {at for each in found for at in each.partitions}
     if nobodys := tuple(at for at in range(partitions) if at not in owned):
         share = sum(each.phones for each in found) / len(owned) if owned else 1.0
@@ -38,8 +41,8 @@ def owners_of(partitions: int, known: Iterable[Owner]) -> list[Owner]:
 
 
 def spread(loads: Mapping[int, int], owners: list[Owner], count: int) -> list[int]:
-    """The partitions of `count` further tasks. Each goes to the worker that would have the fewest outstanding tasks for
-    each of its phones with it, and there to the partition with the fewest; to the lowest of equals.
+    """The partitions of `count` further tasks. Each goes to the worker that has the fewest outstanding tasks for each
+    of its phones, and there to the partition with the fewest; to the lowest of equals.
 
     loads: outstanding tasks by partition. owners: of `owners_of`. A slow worker gets new tasks only as it finishes old
     ones, so that its partitions do not use up feeder.outstanding; one whose phones do not answer gets none while
@@ -48,11 +51,11 @@ def spread(loads: Mapping[int, int], owners: list[Owner], count: int) -> list[in
     held = [sum(loads.get(at, 0) for at in owner.partitions) for owner in owners]
     partitions: dict[int, list[tuple[int, int]]] = {}
 
-    def with_another(worker: int) -> tuple[float, int, int]:
+    def rank(worker: int) -> tuple[float, int, int]:
         phones = owners[worker].phones
-        return (held[worker] + 1) / phones if phones else math.inf, held[worker], worker
+        return held[worker] / phones if phones else math.inf, held[worker], worker
 
-    waiting = [with_another(worker) for worker in range(len(owners))]
+    waiting = [rank(worker) for worker in range(len(owners))]
     heapify(waiting)
     chosen = []
     for _ in range(count):
@@ -63,6 +66,6 @@ def spread(loads: Mapping[int, int], owners: list[Owner], count: int) -> list[in
         load, partition = partitions[worker][0]
         heapreplace(partitions[worker], (load + 1, partition))
         held[worker] += 1
-        heapreplace(waiting, with_another(worker))
+        heapreplace(waiting, rank(worker))
         chosen.append(partition)
     return chosen

@@ -105,8 +105,8 @@ _DECLARED = (
     ),
     Role(
         "feeder",
-        "reads heartbeats for the number of phones, evaluations for its snapshots, and asks how far the workers' group "
-        "is; the only role that claims to be the feeder",
+        "reads heartbeats for each worker's phones and partitions, evaluations for its snapshots, and asks how far the "
+        "workers' group is; the only role that claims to be the feeder",
         _topics(
             "tasks trajectories updates versions settings heartbeats evaluations snapshots feeder.claims",
             "tasks settings heartbeats snapshots feeder.claims",

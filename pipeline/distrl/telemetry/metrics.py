@@ -87,7 +87,9 @@ METRICS: Final[dict[str, Metric]] = {
     ),
     "busy_devices": Metric("devices in an episode now", WORKER),
     "partitions": Metric("partitions of the tasks topic that the worker owns; see kafka.task_partitions", WORKER),
-    "queue": Metric("tasks received and not started; lower feeder.outstanding if it stays high", WORKER),
+    "queue": Metric(
+        "tasks received and not started: two or so for each phone unless feeder.outstanding is set", WORKER
+    ),
     "running": Metric("tasks started and not committed: in an episode, with the judge, or being published", WORKER),
     "publish_stalls": Metric(
         "times no episode was started because Kafka or the store did not answer", WORKER, kind=COUNTER

@@ -199,7 +199,7 @@ class Worker:
         return ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
 
     def _keep_up(self, tasks: Tasks) -> None:
-        """Poll to stay in the group, with the partitions paused; a task that still comes waits for a free actor."""
+        """Poll to stay in the group and to read ahead; a task that still comes waits for a free actor."""
         tasks.pause()
         received = tasks.poll(0)
         if received is not None:

@@ -339,11 +339,12 @@ def read(config: Config, topic: str) -> list[RawRecord]:
         return [raw for batch in reader.to_end() for raw in batch]
 
 
+def command(config: Config, *arguments: str) -> list[str]:
+    return ["dlq", *arguments, f"--set=run={config.run}", f"--set=kafka.bootstrap={config.kafka.bootstrap}"]
+
+
 def run(config: Config, *arguments: str) -> Any:
-    sets = [f"run={config.run}", f"kafka.bootstrap={config.kafka.bootstrap}"]
-    return CliRunner().invoke(
-        app, ["dlq", *arguments, *(part for each in sets for part in ("--set", each))], env={"COLUMNS": "200"}
-    )
+    return CliRunner().invoke(app, command(config, *arguments), env={"COLUMNS": "200"})
 
 
 OWN: Headers = (("trace", b"\x1b]0;title\x07"), ("empty", None))
@@ -379,10 +380,9 @@ PEAK = """
 import sys, tracemalloc
 from distrl.cli.main import app
 
-asked = ["dlq", *sys.argv[1:]]
-app(asked, standalone_mode=False)  # what is loaded once is no matter
+app(sys.argv[1:], standalone_mode=False)  # what is loaded once is no matter
 tracemalloc.start()
-app(asked, standalone_mode=False)
+app(sys.argv[1:], standalone_mode=False)
 print("peak", tracemalloc.get_traced_memory()[1])
 """
 """In a process of its own: in that of the tests, threads of other tests take memory, too."""
@@ -397,14 +397,12 @@ def test_what_lists_letters_or_shows_one_holds_the_bytes_of_one_at_a_time(
     for number in range(count):
         origin = LogPosition(place.topic, 0, number)
         put_aside(with_limit(config, 0), producer, RawRecord(origin, b"k", b"x" * size, 0))
-    command = [*arguments, "--set", f"run={config.run}", "--set", f"kafka.bootstrap={config.kafka.bootstrap}"]
-    done = subprocess.run(
-        [sys.executable, "-c", PEAK, *command], capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"}
-    )
+    asked, environment = [sys.executable, "-c", PEAK, *command(config, *arguments)], {**os.environ, "COLUMNS": "200"}
+    done = subprocess.run(asked, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     shown, _, peak = done.stdout.rpartition("peak ")
     assert shown.count(str(size + 1)) == 2 * (1 if arguments[0] == "show" else count), "asked twice"
-    assert int(peak) < 8 * size, f"{peak} bytes for {count} letters of {size}"
+    assert int(peak) < 8 * size, f"{peak} bytes for {count} dead letters of {size}"
 
 
 def test_show_tells_headers_bytes_and_what_is_read_now_and_nothing_to_the_terminal(

@@ -17,22 +17,20 @@ class TaskBuffer:
 
     def __init__(self) -> None:
         self._by_partition: dict[int, deque[RawRecord]] = {}
-        self._count = 0
+        """None is empty."""
 
     def __len__(self) -> int:
-        return self._count
+        return sum(map(len, self._by_partition.values()))
 
     def add(self, raw: RawRecord) -> None:
         self._by_partition.setdefault(raw.position.partition, deque()).append(raw)
-        self._count += 1
 
     def pop(self) -> RawRecord:
         """The next one. Raises IndexError if there is none."""
-        if not self._count:
+        if not self._by_partition:
             raise IndexError("no task is buffered")
         partition = min(self._by_partition, key=lambda at: (self._by_partition[at][0].timestamp, at))
         raw = self._by_partition[partition].popleft()
-        self._count -= 1
         if not self._by_partition[partition]:
             del self._by_partition[partition]
         return raw
@@ -40,8 +38,7 @@ class TaskBuffer:
     def drop(self, partitions: Collection[int]) -> None:
         """These belong to another worker now."""
         for partition in partitions:
-            self._count -= len(self._by_partition.pop(partition, ()))
+            self._by_partition.pop(partition, None)
 
     def clear(self) -> None:
         self._by_partition.clear()
-        self._count = 0

@@ -9,7 +9,6 @@ Every arrow takes `CostModel.record_s`. A trajectory's offset is its place in th
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -99,8 +98,8 @@ class _Run:
             self.time, config, world.draws, world.learning, self._journalled, self._published
         )
         partitions: list[Callable[[Task], object]] = [worker.put for worker in workers]
-        own = Counter(phone.number // world.phones_per_worker for phone in self._phones)
-        phones = [own[number] for number in range(count)]
+        each = world.phones_per_worker
+        phones = [min(each, world.phones - number * each) for number in range(count)]
         self._feeder = VirtualFeeder(self.time, config, partitions, phones, costs.record_s, self._learner.topic)
         for phone in self._phones:
             worker = workers[phone.number // world.phones_per_worker]

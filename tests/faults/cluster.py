@@ -24,6 +24,7 @@ READY_S = 120.0
 STOP_S = 30.0
 WHOLE_S = 90.0
 POLL_S = 0.2
+TRANSACTIONS = "__transaction_state"
 SMALL = """
 offsets.topic.num.partitions=3
 transaction.state.log.num.partitions=3
@@ -108,6 +109,12 @@ class Cluster:
         found = admin(KafkaSettings(bootstrap=self.bootstrap)).list_topics(topic, timeout=WHOLE_S)
         return int(found.topics[topic].partitions[partition].leader)
 
+    def coordinator(self, transactional_id: str) -> int:
+        """The node that coordinates the transactions of this id: who leads the id's partition of Kafka's own topic."""
+        found = admin(KafkaSettings(bootstrap=self.bootstrap)).list_topics(TRANSACTIONS, timeout=WHOLE_S)
+        partitions = found.topics[TRANSACTIONS].partitions
+        return int(partitions[_java_hash(transactional_id) % len(partitions)].leader)
+
     def repair(self) -> None:
         """Whole again, whatever a test has done."""
         for node in NODES:
@@ -165,3 +172,11 @@ class Cluster:
         for node in NODES:
             shutil.rmtree(self._home(node) / "data", ignore_errors=True)
             shutil.copytree(self._home(node) / "formatted", self._home(node) / "data")
+
+
+def _java_hash(text: str) -> int:
+    """String.hashCode of ASCII without its sign, by which Kafka finds the partition of an id."""
+    total = 0
+    for character in text:
+        total = (31 * total + ord(character)) & 0xFFFFFFFF
+    return total & 0x7FFFFFFF

@@ -23,6 +23,17 @@ ACKNOWLEDGED_S = 300.0
 PAUSE_S = 0.1
 
 
+def append_line(journal: JournalWriter, number: int, stop: threading.Event | None = None) -> None:
+    """Line `number` of a journal, tried until it is written or `stop` is set."""
+    update = Update(number, (Watermark("t", 0, number),), "f" * 64, 1_000 + number)
+    while stop is None or not stop.is_set():
+        try:
+            journal.append(update)
+        except UnwrittenError:
+            continue
+        return
+
+
 class Going:
     """Records written, followed, journalled, handed out by the group, and topics described, until the block ends."""
 
@@ -99,13 +110,7 @@ class Going:
             pass
 
     def _journal(self, number: int) -> None:
-        update = Update(number, (Watermark("t", 0, number),), "f" * 64, 1_000 + number)
-        while not self._stop.is_set():
-            try:
-                self._journal_writer.append(update)
-            except UnwrittenError:
-                continue
-            return
+        append_line(self._journal_writer, number, self._stop)
 
     def _group(self, number: int) -> None:
         """A task is fed, handed out and committed."""

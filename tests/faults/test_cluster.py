@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 from distrl.broker import topic_admin
+from distrl.broker.journal import ROLE, journalled
 from distrl.broker.reader import LogReader
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.errors import BrokerError
+from distrl.learner.journal_writer import JournalWriter
 from distrl.telemetry.feed import RunFeed
 
 from faults.cluster import NODES, Cluster
-from faults.going import Going
+from faults.going import Going, append_line
 from faults.live import LiveRun
 from faults.test_servers import end_all, start_all
 
@@ -81,6 +83,35 @@ def test_all_work_goes_on_within_15_s_though_a_broker_stands_still(whole: Cluste
     print(f"node {node} stood still: {longest}; before it {calm:.1f} s at most")
     assert max(longest.values()) < PROMISED_S + STEPS * calm, longest
     assert "going" not in silent, "its heartbeats waited, and it worked"
+
+
+def test_the_journal_goes_on_though_the_broker_that_was_to_end_its_transaction_stands_still(whole: Cluster) -> None:
+    """The coordinator has taken a commit, and the partition's leader freezes before it has written the commit's marker.
+    Until another leader has, the coordinator refuses the learner's next transaction."""
+    config = settings_of(whole)
+    while True:  # until two nodes are concerned
+        topic_admin.ensure(config)
+        leader = whole.leader(topic_name(config.run, "updates"))
+        with JournalWriter(config) as journal:
+            if whole.coordinator(f"distrl.{config.run}.{ROLE}") != leader:
+                longest = max(_seconds(journal, number) for number in range(5))
+                whole.freeze(leader)
+                try:
+                    waited = _seconds(journal, 5)
+                finally:
+                    whole.thaw(leader)
+                break
+        config = settings_of(whole)
+    print(f"node {leader} stood still: {waited:.1f} s; before it {longest:.1f} s at most")
+    assert [line.u for line in journalled(config)] == list(range(6))
+    assert waited < PROMISED_S + STEPS * longest
+
+
+def _seconds(journal: JournalWriter, number: int) -> float:
+    """Until line `number` is in the journal."""
+    began = time.monotonic()
+    append_line(journal, number)
+    return time.monotonic() - began
 
 
 def test_a_topic_of_one_copy_is_reported_and_the_plan_that_is_written_names_three(

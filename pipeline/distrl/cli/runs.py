@@ -199,8 +199,13 @@ def rm(
     from distrl.store.objects import open_store
 
     others = [each for each in _names(settings) if each != run]
-    with console.status(f"removing run {run}"):
-        count = remove(settings, open_store(settings.store), others, with_shared=objects)
+    with console.status(f"removing run {run}") as status:
+        store = open_store(settings.store)
+
+        def on_deleted(count: int) -> None:
+            status.update(f"removing run {run}: {count} objects are deleted")
+
+        count = remove(settings, store, others, with_shared=objects, on_deleted=on_deleted)
     print_line(f"removed run {run}: its topics and {count} objects")
 
 

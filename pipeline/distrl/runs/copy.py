@@ -19,6 +19,7 @@ from distrl.broker.runs import run_names
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.runs.extent import LOG, extent_of
+from distrl.runs.key_set import KeySet
 from distrl.runs.mirror import Mirror
 from distrl.runs.named_objects import objects_of, read
 from distrl.runs.recorded import append, recorded
@@ -138,7 +139,7 @@ class _Objects:
     def __init__(self, source: ObjectStore, to: ObjectStore) -> None:
         self._from, self._to = source, to
         self._pool = ThreadPoolExecutor(AT_ONCE)
-        self._known: set[str] = set()
+        self._known = KeySet()
         self.copied = self.missing = 0
 
     def __enter__(self) -> _Objects:
@@ -146,6 +147,7 @@ class _Objects:
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
+        self._known.close()
 
     def before(self, topic: str) -> Callable[[list[RawRecord]], None]:
         """What copies the objects that records of `topic` name."""
@@ -165,9 +167,8 @@ class _Objects:
                 self.copied += 1
 
     def _copy(self, refs: Iterable[ObjectRef]) -> None:
-        fresh = {ref.key: ref for ref in refs if ref.key not in self._known}
-        self._known |= fresh.keys()
-        for done in self._pool.map(self._copy_one, fresh.values()):
+        fresh = [ref for ref in refs if self._known.add(ref.key)]
+        for done in self._pool.map(self._copy_one, fresh):
             self.copied += done
             self.missing += not done
 

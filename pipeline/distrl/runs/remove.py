@@ -3,20 +3,35 @@ topics, so that an interrupted removal can be repeated."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Final
 
 from distrl.broker.connect import UnknownTopicError
 from distrl.broker.reader import LogReader
 from distrl.broker.removal import delete_group, delete_topics
 from distrl.config import Config, with_run
+from distrl.runs.key_set import KeySet
 from distrl.runs.named_objects import NAMING, objects_of, read
 from distrl.store.adapters import forget_pruned
 from distrl.store.folders import RUNS, VERDICTS
 from distrl.store.objects import ObjectStore
 from distrl.types import ObjectRef
 
+AT_ONCE: Final = 16
+"""Objects deleted side by side. (Not all endpoints delete several in one request.)"""
 
-def remove(config: Config, store: ObjectStore, others: Iterable[str], *, with_shared: bool) -> int:
+BATCH: Final = 1_000
+"""Objects deleted between two words of progress."""
+
+OnDeleted = Callable[[int], None]
+"""Called with how many objects are deleted so far."""
+
+
+def remove(
+    config: Config, store: ObjectStore, others: Iterable[str], *, with_shared: bool, on_deleted: OnDeleted | None = None
+) -> int:
     """Delete `config.run`: the workers' group, its checkpoints and verdicts in the store, the topics.
 
     with_shared: also the adapters and screenshots that its records name, but for those that a record of `others`, runs
@@ -24,21 +39,44 @@ def remove(config: Config, store: ObjectStore, others: Iterable[str], *, with_sh
     repeating it goes on.
     """
     delete_group(config)
-    deleted = 0
-    if with_shared:
-        doomed = {ref.key for ref in named(config)}
-        for other in others:
-            doomed.difference_update(ref.key for ref in named(with_run(config, other)))
-        for key in doomed:
-            store.delete(key)
-            deleted += 1
-        forget_pruned(store, config.run)
-    for folder in (RUNS, VERDICTS):
-        for key in list(store.list(f"{folder.of(config.run)}/")):
-            store.delete(key)
-            deleted += 1
+    with _Deletion(store, on_deleted) as deletion:
+        if with_shared:
+            with KeySet() as doomed:
+                for ref in named(config):
+                    doomed.add(ref.key)
+                for other in others:
+                    for ref in named(with_run(config, other)):
+                        doomed.discard(ref.key)
+                deletion.delete(doomed)
+            forget_pruned(store, config.run)
+        for folder in (RUNS, VERDICTS):
+            deletion.delete(store.list(f"{folder.of(config.run)}/"))
     delete_topics(config)
-    return deleted
+    return deletion.deleted
+
+
+class _Deletion:
+    """Deletes objects side by side. `with` waits for those under way, also after an error."""
+
+    def __init__(self, store: ObjectStore, on_deleted: OnDeleted | None) -> None:
+        self._store, self._on_deleted = store, on_deleted
+        self._pool = ThreadPoolExecutor(AT_ONCE, "deletion")
+        self.deleted = 0
+
+    def __enter__(self) -> _Deletion:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Raises StoreError of the first that cannot be deleted."""
+        coming = iter(keys)
+        while batch := list(islice(coming, BATCH)):
+            for _ in self._pool.map(self._store.delete, batch):
+                self.deleted += 1
+            if self._on_deleted is not None:
+                self._on_deleted(self.deleted)
 
 
 def named(config: Config) -> Iterator[ObjectRef]:

@@ -17,8 +17,9 @@ from distrl.errors import StoreError
 from distrl.store.folders import CHECK
 from distrl.types import ObjectRef
 
-KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}(?:/[A-Za-z0-9_][A-Za-z0-9._-]{0,127}){0,15}")
-"""A key: segments joined by '/', none starting with a dot, so that no key leaves the store or names a hidden file."""
+KEY = re.compile(r"(?!.{1025})[A-Za-z0-9_][A-Za-z0-9._-]{0,127}(?:/[A-Za-z0-9_][A-Za-z0-9._-]{0,127}){0,15}")
+"""A key: segments joined by '/', none starting with a dot, so that no key leaves the store or names a hidden file; of
+at most 1,024 characters, which S3 takes."""
 
 PREFIX = re.compile(rf"(?:{KEY.pattern}/?)?")
 DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -111,7 +112,9 @@ def checked_key(key: str) -> str:
     """Returns `key`, which a record or a user supplied. Raises StoreError if it is invalid."""
     if not KEY.fullmatch(key):
         raise StoreError(
-            f"object {key[:200]!r}", "is no key of the store", "use names of a-z, A-Z, 0-9, '.', '_', '-' joined by '/'"
+            f"object {key[:200]!r}",
+            "is no key of the store",
+            "use names of a-z, A-Z, 0-9, '.', '_', '-' joined by '/', 1,024 characters at most",
         )
     return key
 

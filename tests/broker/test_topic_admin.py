@@ -43,7 +43,7 @@ class LosingItsLeader:
 def test_a_partition_that_loses_its_leader_is_asked_again_and_never_taken_for_an_empty_log() -> None:
     """librdkafka gives -1001 out, and no error."""
     client = LosingItsLeader(OFFSET_INVALID, 3, OFFSET_INVALID, 7)
-    assert topic_admin.offsets(client, CONFIG, "distrl.r.updates", 1) == {0: (3, 7)}
+    assert topic_admin.offsets(client, CONFIG, "distrl.r.updates", [0]) == {0: (3, 7)}
 
 
 def test_the_mismatch_lists_every_difference_and_what_fixes_it() -> None:

@@ -112,7 +112,7 @@ def ends(config: Config) -> dict[str, Any]:
     for name in TOPICS:
         topic = topic_name(config.run, name)
         count = len(client.list_topics(topic, timeout=10).topics[topic].partitions)
-        found[topic] = offsets(client, config, topic, count)
+        found[topic] = offsets(client, config, topic, range(count))
     return found
 
 

@@ -65,6 +65,7 @@ def run(broker: str, s3: settings.StoreSettings, tmp_path: Path) -> Config:
     )
     topic_admin.ensure(config)
     join(config, None, "learner", ())
+    add_partitions(config, 3)  # more than the run has recorded
     publish(config, range(6), "demonstrations")
     publish(config, range(1000, 1008), "trajectories")
     again = trajectory(Screens(), 1008, store=open_store(config.store))
@@ -79,6 +80,10 @@ def run(broker: str, s3: settings.StoreSettings, tmp_path: Path) -> Config:
             producer.publish_bytes(
                 topic_name(config.run, "tasks"), task.task_id.encode(), encode(task), (), number % 2
             ).result(LIMIT_S)
+        added = factories.task("task-added")
+        producer.publish_bytes(topic_name(config.run, "tasks"), added.task_id.encode(), encode(added), (), 2).result(
+            LIMIT_S
+        )
     place = TopicPartition(topic_name(config.run, "tasks"), 0, 2)
     leave_marker(config, "tasks", 0)  # behind the last
     client = admin(config.kafka)
@@ -87,6 +92,12 @@ def run(broker: str, s3: settings.StoreSettings, tmp_path: Path) -> Config:
         consumer.commit(offsets=[TopicPartition(place.topic, 1, 5)], asynchronous=False)
     learn(config, UPDATES)
     return config
+
+
+def add_partitions(config: Config, count: int) -> None:
+    """Of tasks, as a person adds some to a run that has begun."""
+    kafka = config.kafka.model_copy(update={"task_partitions": count})
+    topic_admin.ensure(config.model_copy(update={"kafka": kafka}), alter=True)
 
 
 def leave_marker(config: Config, topic: str, partition: int) -> None:
@@ -189,6 +200,7 @@ def test_a_run_that_goes_on_is_copied_as_it_was_at_one_moment_and_goes_on_there(
 
     def after(topic: str, count: int) -> None:
         if topic == "trajectories":
+            add_partitions(run, 4)
             publish(run, range(3010, 3018), "trajectories")
             learn(run, UPDATES + 3)
 

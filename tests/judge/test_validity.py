@@ -142,6 +142,7 @@ def test_nothing_is_asked_about_what_nothing_is_learned_from_or_what_shows_no_ef
     tap = step(ActionKind.TAP)
     assert [after for _, _, after in to_be_judged(trajectory(tap))] == [REF]
     assert to_be_judged(trajectory(tap, final=None)) == ()
+    assert to_be_judged(trajectory()) == (), "a task that allows no step"
     for outcome in (Outcome.UNKNOWN, Outcome.INTERRUPTED):
         assert to_be_judged(trajectory(tap, outcome=outcome)) == ()
     for held in (HeldBack.UNSENT, HeldBack.UNDONE):

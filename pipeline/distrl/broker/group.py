@@ -81,7 +81,7 @@ def begin(config: Config) -> int:
     count = partition_count(client, config, name, "begin the workers' group")
     with GroupOffsets(config) as group:
         known = group.committed(range(count))
-    found = offsets(client, config, name, count, just_made=True)
+    found = offsets(client, config, name, range(count), just_made=True)
     missing = {partition: first for partition, (first, _) in found.items() if partition not in known}
     try:
         if missing:

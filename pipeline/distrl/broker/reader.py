@@ -106,7 +106,7 @@ def retained(config: Config, topic: str) -> dict[int, tuple[int, int]]:
     """
     name, client = topic_name(config.run, topic), admin(config.kafka)
     count = partition_count(client, config, name, "read the log")
-    return offsets(client, config, name, count, TOPICS[topic].transactional)
+    return offsets(client, config, name, range(count), TOPICS[topic].transactional)
 
 
 def has_topic(config: Config, topic: str) -> bool:

@@ -152,7 +152,7 @@ def describe(config: Config) -> list[TopicRow]:
                 exists=count > 0,
                 partitions=count,
                 copies=copies(held) if held else 0,
-                offsets=offsets(client, config, name, count),
+                offsets=offsets(client, config, name, range(count)),
                 cleanup=kept.get("cleanup.policy", topic.cleanup),
                 retention_ms=int(kept.get("retention.ms", topic.retention_ms)),
                 differing=compare(config, topic, count, kept, copies(held)) if held else (),
@@ -200,17 +200,17 @@ def offsets(
     client: AdminClient,
     config: Config,
     topic: str,
-    count: int,
+    partitions: Iterable[int],
     committed_only: bool = False,
     just_made: bool = False,
 ) -> dict[int, tuple[int, int]]:
-    """(first retained, one past the last) of each of the topic's `count` partitions.
+    """(first retained, one past the last) of each of these partitions of the topic.
 
     committed_only: the end is the last stable offset, before any open transaction.
     just_made: retry if the topic is unknown, as the brokers of a cluster learn of it one after the other.
     """
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-    places = [TopicPartition(topic, partition) for partition in range(count)]
+    places = [TopicPartition(topic, partition) for partition in partitions]
     timeout_s = request_timeout_s(config.kafka)
 
     def ask(spec: OffsetSpec) -> dict[int, int]:
@@ -296,7 +296,7 @@ def _create(client: AdminClient, config: Config, missing: list[Topic]) -> set[st
         refused = next(topic.topic for topic in wanted if topic.topic not in created)
         raise explain(error.args[0], refused, "create the topic", config.kafka) from None
     for topic in wanted:  # wait until each partition has a leader, so that a created topic can be used
-        offsets(client, config, topic.topic, topic.num_partitions, just_made=True)
+        offsets(client, config, topic.topic, range(topic.num_partitions), just_made=True)
     return created
 
 

@@ -198,7 +198,9 @@ class R2d3Settings(DescentSettings):
     l2_weight: float = Field(1e-5, ge=0, description="λ₃, of the squared weights")
     eta: float = Field(0.9, ge=0, le=1, description="share of the largest |td| in a sequence's priority")
     alpha: float = Field(0.9, ge=0, le=1, description="P ∝ p^alpha within a buffer")
-    beta: float = Field(0.6, ge=0, le=1, description="a drawn sequence weighs (N P)^−beta")
+    beta: float = Field(
+        0.6, ge=0, le=1, description="a drawn sequence weighs (N P)^−beta, over the largest of the minibatch"
+    )
     grad_norm: float = Field(10.0, gt=0, description="gradients are scaled down to this norm")
 
     @model_validator(mode="after")

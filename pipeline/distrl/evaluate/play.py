@@ -21,14 +21,14 @@ from distrl.rollout.wiring import TRUTH, fallback_judge_of, judge_of, screenshot
 from distrl.store.objects import ObjectStore
 from distrl.tasks.lists import suite_of
 from distrl.tasks.suite import EVALUATION_SEED
-from distrl.types import DeviceHealth, Evaluation, LogPosition, Split, Task, Trajectory
+from distrl.types import DeviceHealth, Evaluation, LogPosition, Outcome, Split, Task, Trajectory
 
 log = logging.getLogger(__name__)
 
 ATTEMPT = "greedy"
 """Attempt id: greedy decoding is deterministic, so every attempt at a task is the same."""
 RETRIES = 3
-"""How often an interrupted episode is played again before it is recorded as interrupted."""
+"""How often an interrupted episode is played again; its task is then left to the next evaluation."""
 
 Keep = Callable[[Trajectory], None]
 Turn = Callable[[tuple[DeviceHealth, ...]], object]
@@ -73,10 +73,15 @@ def play_and_publish(
     tasks: Sequence[Task],
     play: Player,
     stop: threading.Event,
-    wanted: Callable[[Trajectory], bool] = lambda trajectory: True,
     suffix: str = "",
+    on_played: Callable[[Trajectory], None] = lambda trajectory: None,
 ) -> None:
-    """Play each task once and publish those that are `wanted`. suffix: added to `worker` of the trajectories."""
+    """Play each task once and publish what came of it.
+
+    A task that was interrupted to the last gets no record: it says nothing of the policy, and a record would count for
+    good, though a later evaluation may find server and phones sound. suffix: added to `worker` of the trajectories.
+    on_played: called with each that is published.
+    """
     give_up = threading.Event()
     retry = Retry(give_up)
     name = config.evaluate.name
@@ -93,9 +98,12 @@ def play_and_publish(
             return producer.publish("evaluations", str(policy_id.version), evaluation)
 
         def keep(trajectory: Trajectory) -> None:
-            if wanted(trajectory):
-                what = f"publishing the evaluation of {trajectory.task_id}"
-                publish_or_drop_steps(retry, what, publish, trajectory)
+            if trajectory.outcome is Outcome.INTERRUPTED:
+                log.warning("%s was interrupted each time and is left to the next evaluation", trajectory.task_id)
+                return
+            on_played(trajectory)
+            what = f"publishing the evaluation of {trajectory.task_id}"
+            publish_or_drop_steps(retry, what, publish, trajectory)
 
         play(tasks, episode, keep, stop=stop, give_up=give_up)
 

@@ -23,7 +23,7 @@ from distrl.evaluate.policies import PolicyId
 from distrl.rollout.episode import Decider, Phone
 from distrl.rollout.prompted import attempt_on, notes_of, ready_endpoint
 from distrl.store.objects import open_store
-from distrl.types import PROMPTED, Outcome, Split, Trajectory
+from distrl.types import PROMPTED, Split, Trajectory
 
 log = logging.getLogger(__name__)
 
@@ -80,16 +80,13 @@ def evaluate_agent(
     played: list[str] = []
     advance(len(tasks) - len(left), len(tasks))
 
-    def wanted(trajectory: Trajectory) -> bool:
-        if trajectory.outcome is Outcome.INTERRUPTED:
-            return False
+    def on_played(trajectory: Trajectory) -> None:
         played.append(trajectory.task_id)
         advance(len(tasks) - len(left) + len(played), len(tasks))
-        return True
 
     if left:
         play = partial(on_phones, config, acting)
-        play_and_publish(config, store, PolicyId(PROMPTED, sha256), left, play, stop, wanted)
+        play_and_publish(config, store, PolicyId(PROMPTED, sha256), left, play, stop, on_played=on_played)
         known = known_of(config, PolicyId(PROMPTED, sha256), split, 0)
     if agent.failure is not None:
         raise agent.failure

@@ -65,9 +65,9 @@ def to_be_judged(trajectory: Trajectory) -> Sequence[tuple[int, Step, ObjectRef]
     """The steps whose actions are to be judged: (index, step, screen after it), in order.
 
     Not those of a trajectory that is not learned from, not those held back (the next screen shows where the phone was
-    brought back to), and not those without a next screen.
+    brought back to), and not those without a next screen. None where there is no step.
     """
-    if trajectory.outcome not in (Outcome.SUCCESS, Outcome.FAILURE):
+    if trajectory.outcome not in (Outcome.SUCCESS, Outcome.FAILURE) or not trajectory.steps:
         return ()
     after = [*(step.screenshot for step in trajectory.steps[1:]), trajectory.final_screenshot]
     return tuple(

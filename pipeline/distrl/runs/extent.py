@@ -119,4 +119,4 @@ def _ends(source: Config, topic: str) -> Ends:
 def _records(source: Config, topic: str, ends: Ends, start: Ends | None = None) -> Iterator[RawRecord]:
     with LogReader(source, topic, start) as reader:
         for batch in reader.to_end():
-            yield from (raw for raw in batch if raw.position.offset < ends[raw.position.partition])
+            yield from (raw for raw in batch if raw.position.offset < ends.get(raw.position.partition, 0))

@@ -16,9 +16,9 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from distrl.broker.connect import RETRY_PAUSE_S, admin, explain, failover_s
+from distrl.broker.connect import admin, explain, failover_s
 from distrl.broker.fenced import FencedError, FencedProducer, Outgoing
-from distrl.broker.producer import RecordProducer
+from distrl.broker.producer import RecordProducer, position_or_none
 from distrl.broker.reader import LogReader, RawRecord, retained
 from distrl.broker.topic_admin import offsets
 from distrl.broker.topics import TOPICS, topic_name
@@ -29,6 +29,9 @@ T = TypeVar("T")
 
 MOST = 500
 """Records that are written, and waited for, at a time."""
+
+LOOK_S = 0.01
+"""Between two looks for a marker, which comes some milliseconds after its transaction's end."""
 
 LATE_S = 10.0
 """A marker that has not come by then was not left."""
@@ -53,6 +56,9 @@ class Mirror:
 
     def __init__(self, to: Config) -> None:
         self._to = to
+        self._admin = admin(to.kafka)
+        self._coming: dict[int, int] = {}
+        """Partition of the topic that is copied -> where it ends once the last transaction's marker has come."""
         self._plain = RecordProducer(to, "copy")
         self._marked = FencedProducer(to, "copy", "the copy of a run", lambda: _fenced(to), LINGER_MS)
 
@@ -81,15 +87,15 @@ class Mirror:
         are not the same since somebody else writes there, or the source does not have `part`.
         """
         there = retained(source, topic)
-        first = {partition: begin for partition, (begin, _) in there.items()}
         ends = {partition: end for partition, (_, end) in there.items()} if ends is None else ends
+        first = {partition: begin for partition, (begin, _) in there.items() if partition in ends}  # others came later
         if part is not None:
             first, ends = dict.fromkeys(first, part[0]), {each: min(end, part[1]) for each, end in ends.items()}
         count, empty = 0, set(first)
         open_: dict[int, list[RawRecord]] = {partition: [] for partition in first}
         with LogReader(source, topic, first) as reader:
             for batch in reader.to_end():
-                kept = [raw for raw in batch if raw.position.offset < ends[raw.position.partition]]
+                kept = [raw for raw in batch if raw.position.offset < ends.get(raw.position.partition, 0)]
                 before(kept)
                 count += len(kept)
                 if not exact:
@@ -110,17 +116,27 @@ class Mirror:
                 self._begin(topic, partition, first[partition], ends[partition])
             for segment in segments(raws, ends[partition]):
                 self._write(topic, partition, segment)
+            self._settle(topic, partition)
         return count
 
     def _write(self, topic: str, partition: int, segment: Segment) -> None:
         """Write a segment, which must get the offsets that its records have, and its markers."""
         if not segment.markers:
+            self._settle(topic, partition)
             self._plainly_there(topic, segment.records)
             return
-        self._in_transaction(topic, segment.records)
+        self._refuse_moved(topic, segment.records, self._in_transaction(topic, segment.records))
         behind = segment.records[-1].position.offset + 1
-        self._until(topic, partition, behind + 1)
-        self._mark(topic, partition, range(behind + 1, behind + segment.markers))
+        self._coming[partition] = behind + 1
+        if segment.markers > 1:
+            self._settle(topic, partition)
+            self._mark(topic, partition, range(behind + 1, behind + segment.markers))
+
+    def _settle(self, topic: str, partition: int) -> None:
+        """Wait for the last transaction's marker. Not needed before another one, which the broker lets begin only behind
+        that marker."""
+        if (end := self._coming.pop(partition, None)) is not None:
+            self._until(topic, partition, end)
 
     def _begin(self, topic: str, partition: int, first: int, record: int) -> None:
         """Let `partition` begin at `first`, and have markers alone from there to the first record."""
@@ -134,7 +150,11 @@ class Mirror:
 
     def _plainly_there(self, topic: str, raws: Sequence[RawRecord]) -> None:
         """Write records, which must get the offsets that they have."""
-        for raw, offset in zip(raws, self._plainly(topic, raws), strict=True):
+        self._refuse_moved(topic, raws, self._plainly(topic, raws))
+
+    def _refuse_moved(self, topic: str, raws: Sequence[RawRecord], offsets_there: Sequence[int | None]) -> None:
+        """Raises BrokerError where a record was written under another offset than it has."""
+        for raw, offset in zip(raws, offsets_there, strict=True):
             if offset not in (None, raw.position.offset):
                 raise BrokerError(
                     f"{self._name(topic)}[{raw.position.partition}]",
@@ -169,29 +189,34 @@ class Mirror:
                 "see `distrl doctor` with its settings, remove the copy with `distrl runs rm`, and copy again",
             ) from None
 
-    def _in_transaction(self, topic: str, raws: Iterable[RawRecord]) -> None:
+    def _in_transaction(self, topic: str, raws: Iterable[RawRecord]) -> list[int | None]:
+        """As `_plainly`, in one transaction."""
         name = self._name(topic)
-        self._marked.write_all([Outgoing(name, r.key, r.value, r.headers, r.position.partition) for r in raws])
+        written = self._marked.write_all(
+            [Outgoing(name, r.key, r.value, r.headers, r.position.partition) for r in raws]
+        )
+        places = [None if message is None else position_or_none(message) for message in written]
+        return [None if place is None else place.offset for place in places]
 
     def _until(self, topic: str, partition: int, end: int, leave_marker: Callable[[], None] = lambda: None) -> None:
         """Wait until `partition` ends at `end`: a transaction's marker may come some milliseconds after its end.
 
         leave_marker: what is tried again where it did not come in time.
         """
-        client, deadline = admin(self._to.kafka), time.monotonic() + failover_s(self._to.kafka)
+        name, deadline = self._name(topic), time.monotonic() + failover_s(self._to.kafka)
         while time.monotonic() < deadline:
             leave_marker()
             latest = time.monotonic() + LATE_S
-            while (found := offsets(client, self._to, self._name(topic), partition + 1)[partition][1]) < end:
+            while (found := offsets(self._admin, self._to, name, [partition])[partition][1]) < end:
                 if time.monotonic() > latest:
                     break
-                time.sleep(RETRY_PAUSE_S)
+                time.sleep(LOOK_S)
             if found == end:
                 return
             if found > end:
                 break
         raise BrokerError(
-            f"{self._name(topic)}[{partition}]",
+            f"{name}[{partition}]",
             f"ends at {found}, not at {end}: the marker of a transaction did not come, or somebody else writes there",
             "see `distrl doctor` with its settings, remove the copy with `distrl runs rm`, and copy again",
         )
@@ -210,9 +235,8 @@ class Mirror:
             ]
             self._acknowledged(name, fillers)
         place = TopicPartition(name, partition, first)
-        client = admin(self._to.kafka)  # kept until it has answered: without it the answer never comes
         try:
-            self._acknowledged(name, [client.delete_records([place])[place]])
+            self._acknowledged(name, [self._admin.delete_records([place])[place]])
         except KafkaException as error:
             raise explain(error.args[0], name, "delete what stands for deleted records", self._to.kafka) from None
 

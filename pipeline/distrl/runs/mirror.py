@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from typing import TypeVar
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -24,11 +25,15 @@ from distrl.broker.topic_admin import offsets
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError
+from distrl.types import LogPosition
 
 T = TypeVar("T")
 
 MOST = 500
 """Records that are written, and waited for, at a time."""
+
+HELD_BYTES = 16 << 20
+"""Values that are read before they are written: records come partition by partition, and are written side by side."""
 
 LOOK_S = 0.01
 """Between two looks for a marker, which comes some milliseconds after its transaction's end."""
@@ -49,6 +54,10 @@ class Segment:
     records: tuple[RawRecord, ...]
     markers: int
     """How many offsets behind the last one are markers of transactions."""
+
+    @property
+    def partition(self) -> int:
+        return self.records[0].position.partition
 
 
 class Mirror:
@@ -91,8 +100,7 @@ class Mirror:
         first = {partition: begin for partition, (begin, _) in there.items() if partition in ends}  # others came later
         if part is not None:
             first, ends = dict.fromkeys(first, part[0]), {each: min(end, part[1]) for each, end in ends.items()}
-        count, empty = 0, set(first)
-        open_: dict[int, list[RawRecord]] = {partition: [] for partition in first}
+        count, held, open_ = 0, 0, dict[int, list[RawRecord]]({partition: [] for partition in first})
         with LogReader(source, topic, first) as reader:
             for batch in reader.to_end():
                 kept = [raw for raw in batch if raw.position.offset < ends.get(raw.position.partition, 0)]
@@ -103,62 +111,81 @@ class Mirror:
                     continue
                 for raw in kept:
                     open_[raw.position.partition].append(raw)
-                for partition, raws in open_.items():
-                    if raws and partition in empty:
-                        self._begin(topic, partition, first[partition], raws[0].position.offset)
-                        empty.remove(partition)
-                    found = segments(raws, None)
-                    for segment in found[:-1]:
-                        self._write(topic, partition, segment)
-                    open_[partition] = list(found[-1].records) if found else []
-        for partition, raws in open_.items():
-            if exact and partition in empty:
-                self._begin(topic, partition, first[partition], ends[partition])
-            for segment in segments(raws, ends[partition]):
-                self._write(topic, partition, segment)
-            self._settle(topic, partition)
+                held += sum(len(raw.value or b"") for raw in kept)
+                if held > HELD_BYTES:
+                    held = 0
+                    self._begin(topic, first, {each: raws[0].position.offset for each, raws in open_.items() if raws})
+                    found = {each: segments(raws, None) for each, raws in open_.items() if raws}
+                    self._write(topic, {each: parts[:-1] for each, parts in found.items()})
+                    open_ |= {each: list(parts[-1].records) for each, parts in found.items()}
+        if exact:
+            starts = {each: raws[0].position.offset if raws else ends[each] for each, raws in open_.items()}
+            self._begin(topic, first, starts)
+            self._write(topic, {each: segments(raws, ends[each]) for each, raws in open_.items()})
+            for partition in open_:
+                self._settle(topic, partition)
         return count
 
-    def _write(self, topic: str, partition: int, segment: Segment) -> None:
-        """Write a segment, which must get the offsets that its records have, and its markers."""
-        if not segment.markers:
-            self._settle(topic, partition)
-            self._plainly_there(topic, segment.records)
+    def _write(self, topic: str, found: Mapping[int, Sequence[Segment]]) -> None:
+        """Write segments by partition, which must get the offsets that their records have, and their markers.
+
+        A transaction leaves a marker in each partition that it writes to, so one is enough for a segment of each: a
+        feeder leaves a marker behind almost every task.
+        """
+        for side_by_side in zip_longest(*found.values()):
+            together: list[Segment] = []
+            for segment in (each for each in side_by_side if each is not None):
+                if not segment.markers:
+                    self._settle(topic, segment.partition)
+                    self._refuse_moved(topic, segment.records, self._plainly(topic, segment.records))
+                    continue
+                if sum(len(each.records) for each in [*together, segment]) > MOST:
+                    self._write_together(topic, together)
+                    together = []
+                together.append(segment)
+            self._write_together(topic, together)
+
+    def _write_together(self, topic: str, together: Sequence[Segment]) -> None:
+        """Write segments of different partitions in one transaction, and their further markers."""
+        if not together:
             return
-        self._refuse_moved(topic, segment.records, self._in_transaction(topic, segment.records))
-        behind = segment.records[-1].position.offset + 1
-        self._coming[partition] = behind + 1
-        if segment.markers > 1:
-            self._settle(topic, partition)
-            self._mark(topic, partition, range(behind + 1, behind + segment.markers))
+        raws = [raw for segment in together for raw in segment.records]
+        self._refuse_moved(topic, raws, self._in_transaction(topic, raws))
+        for segment in together:
+            behind = segment.records[-1].position.offset + 1
+            self._coming[segment.partition] = behind + 1
+            if segment.markers > 1:
+                self._settle(topic, segment.partition)
+                self._mark(topic, segment.partition, range(behind + 1, behind + segment.markers))
 
     def _settle(self, topic: str, partition: int) -> None:
-        """Wait for the last transaction's marker. Not needed before another one, which the broker lets begin only behind
-        that marker."""
+        """Wait for the last transaction's marker. Another transaction needs no such wait: the broker lets it begin
+        behind that marker only."""
         if (end := self._coming.pop(partition, None)) is not None:
             self._until(topic, partition, end)
 
-    def _begin(self, topic: str, partition: int, first: int, record: int) -> None:
-        """Let `partition` begin at `first`, and have markers alone from there to the first record."""
-        self._skip(topic, partition, first)
-        self._mark(topic, partition, range(first, record))
+    def _begin(self, topic: str, first: dict[int, int], records: Mapping[int, int]) -> None:
+        """Let partitions that were not begun do so: each at its offset in `first`, from which it is taken, with markers
+        alone from there to its first record. records: partition -> the offset of that, or of the end without one."""
+        for partition, record in records.items():
+            if (begin := first.pop(partition, None)) is not None:
+                self._skip(topic, partition, begin)
+                self._mark(topic, partition, range(begin, record))
 
     def _mark(self, topic: str, partition: int, places: Iterable[int]) -> None:
         """Have a marker at each of `places`, offsets from the partition's end on."""
         for place in places:
             self._until(topic, partition, place + 1, partial(self._marked.leave_marker, self._name(topic), partition))
 
-    def _plainly_there(self, topic: str, raws: Sequence[RawRecord]) -> None:
-        """Write records, which must get the offsets that they have."""
-        self._refuse_moved(topic, raws, self._plainly(topic, raws))
-
-    def _refuse_moved(self, topic: str, raws: Sequence[RawRecord], offsets_there: Sequence[int | None]) -> None:
-        """Raises BrokerError where a record was written under another offset than it has."""
-        for raw, offset in zip(raws, offsets_there, strict=True):
-            if offset not in (None, raw.position.offset):
+    def _refuse_moved(self, topic: str, raws: Sequence[RawRecord], places: Iterable[LogPosition | None]) -> None:
+        """Raises BrokerError where records were written to other places than they have. places: in any order; None
+        where the broker says nothing."""
+        expected = {(raw.position.partition, raw.position.offset) for raw in raws}
+        for place in places:
+            if place is not None and (place.partition, place.offset) not in expected:
                 raise BrokerError(
-                    f"{self._name(topic)}[{raw.position.partition}]",
-                    f"offset {raw.position.offset} became {offset}: somebody else writes to the copy",
+                    f"{self._name(topic)}[{place.partition}]",
+                    f"a record came to offset {place.offset}, which is not its own: somebody else writes to the copy",
                     f"stop every process of run {self._to.run} there, remove it there with `distrl runs rm`, and copy "
                     "again",
                 )
@@ -171,11 +198,11 @@ class Mirror:
             else:
                 self._plainly(topic, part)
 
-    def _plainly(self, topic: str, raws: Sequence[RawRecord]) -> list[int | None]:
-        """Write records to the partitions that they have; returns their offsets, None where the broker says none."""
+    def _plainly(self, topic: str, raws: Sequence[RawRecord]) -> list[LogPosition | None]:
+        """Write records to their partitions. Returns where they are; None where the broker does not say."""
         name = self._name(topic)
         sent = [self._plain.publish_bytes(name, r.key, r.value, r.headers, r.position.partition) for r in raws]
-        return [None if place is None else place.offset for place in self._acknowledged(name, sent)]
+        return self._acknowledged(name, sent)
 
     def _acknowledged(self, name: str, sent: Iterable[Future[T]]) -> list[T]:
         """The results. Raises BrokerError where one does not come: a producer waits for a broker for ever."""
@@ -189,14 +216,11 @@ class Mirror:
                 "see `distrl doctor` with its settings, remove the copy with `distrl runs rm`, and copy again",
             ) from None
 
-    def _in_transaction(self, topic: str, raws: Iterable[RawRecord]) -> list[int | None]:
+    def _in_transaction(self, topic: str, raws: Iterable[RawRecord]) -> list[LogPosition | None]:
         """As `_plainly`, in one transaction."""
         name = self._name(topic)
-        written = self._marked.write_all(
-            [Outgoing(name, r.key, r.value, r.headers, r.position.partition) for r in raws]
-        )
-        places = [None if message is None else position_or_none(message) for message in written]
-        return [None if place is None else place.offset for place in places]
+        sent = [Outgoing(name, raw.key, raw.value, raw.headers, raw.position.partition) for raw in raws]
+        return [None if message is None else position_or_none(message) for message in self._marked.write_all(sent)]
 
     def _until(self, topic: str, partition: int, end: int, leave_marker: Callable[[], None] = lambda: None) -> None:
         """Wait until `partition` ends at `end`: a transaction's marker may come some milliseconds after its end.

@@ -175,8 +175,8 @@ class Cluster:
 
 
 def _java_hash(text: str) -> int:
-    """String.hashCode of ASCII without its sign, by which Kafka finds the partition of an id."""
+    """The absolute value of String.hashCode of ASCII, by which Kafka finds the partition of an id."""
     total = 0
     for character in text:
         total = (31 * total + ord(character)) & 0xFFFFFFFF
-    return total & 0x7FFFFFFF
+    return total if total < 1 << 31 else (1 << 32) - total

@@ -29,6 +29,8 @@ PROMISED_S = 15.0
 STEPS = 10
 """What turning to another broker takes on top, in steps as long as the longest while all brokers are there: on a busy
 machine three brokers, their clients and other tests share the processors."""
+KAFKAS_OWN_S = 28.0
+"""By Kafka's own request.timeout.ms it would take 30 s."""
 STANDS_STILL_S = 20.0
 """Longer than the cluster and every client of it need to turn to another broker."""
 
@@ -86,8 +88,8 @@ def test_all_work_goes_on_within_15_s_though_a_broker_stands_still(whole: Cluste
 
 
 def test_the_journal_goes_on_though_the_broker_that_was_to_end_its_transaction_stands_still(whole: Cluster) -> None:
-    """The coordinator has taken a commit, and the partition's leader freezes before it has written the commit's marker.
-    Until another leader has, the coordinator refuses the learner's next transaction."""
+    """The coordinator has taken a commit, and the partition's leader freezes at once: mostly before it has written
+    the commit's marker. Until another leader has, the coordinator refuses the learner's next transaction."""
     config = settings_of(whole)
     while True:  # until two nodes are concerned
         topic_admin.ensure(config)
@@ -104,7 +106,7 @@ def test_the_journal_goes_on_though_the_broker_that_was_to_end_its_transaction_s
         config = settings_of(whole)
     print(f"node {leader} stood still: {waited:.1f} s; before it {longest:.1f} s at most")
     assert [line.u for line in journalled(config)] == list(range(6))
-    assert waited < PROMISED_S + STEPS * longest
+    assert waited < min(PROMISED_S + STEPS * longest, KAFKAS_OWN_S)
 
 
 def _seconds(journal: JournalWriter, number: int) -> float:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import factories
 import pytest
 from distrl.broker import topic_admin
+from distrl.broker.journal import Journal
 from distrl.config import Config, load
+from distrl.evaluate import run as evaluator
 from distrl.evaluate.play import Keep, known_of, play_and_publish
 from distrl.evaluate.policies import PolicyId
 from distrl.rollout.episode import Episode
 from distrl.store.objects import open_store
-from distrl.types import Outcome, Split, Task
+from distrl.types import Evaluation, Outcome, Split, Task, Version
 
 pytestmark = pytest.mark.integration
 
@@ -53,3 +57,36 @@ def test_a_task_that_was_interrupted_has_no_record_and_the_next_evaluation_plays
     assert played(config, {}) == ["task-1"], "the server that was away is back"
     found = known_of(config, POLICY, Split.VALIDATION, 0)
     assert [found[task.task_id].trajectory.outcome.value for task in TASKS] == ["failure", "success", "success"]
+
+
+def test_a_version_is_evaluated_again_some_times_where_tasks_were_interrupted_and_no_newer_one_waits_for_it(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played, stop = Counter[int](), threading.Event()
+
+    def interrupted(config: Config, version: Version, *_: object, **__: object) -> list[Evaluation]:
+        played[version.version] += 1
+        return []
+
+    monkeypatch.setattr(evaluator, "evaluate_version", interrupted)
+    often = config.model_copy(update={"evaluate": config.evaluate.model_copy(update={"every_s": 0.05})})
+    with Journal(config) as journal:
+        journal.publish_version(factories.version(0))
+        thread = threading.Thread(target=evaluator.run_evaluator, args=(often, stop), daemon=True)
+        thread.start()
+        try:
+            until(lambda: played[0] == evaluator.TIMES)
+            journal.publish_version(factories.version(1))
+            until(lambda: played[1] == evaluator.TIMES)
+        finally:
+            stop.set()
+            thread.join(60)
+    assert not thread.is_alive()
+    assert played == {0: evaluator.TIMES, 1: evaluator.TIMES}
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import factories
 import pytest
@@ -25,6 +25,8 @@ from distrl.config import Config, load
 from distrl.errors import DistrlError
 from distrl.feeder import run as feeding
 from distrl.feeder import topics
+from distrl.feeder.fleet import Fleet
+from distrl.feeder.snapshots import known
 from distrl.telemetry import stalls
 from distrl.telemetry.feed import RunFeed
 from distrl.telemetry.fleet import fleet_findings
@@ -214,3 +216,19 @@ def test_a_feeder_says_when_no_trajectory_comes_and_who_holds_the_tasks(
     assert (progress.ok, outstanding.ok, partitions.ok, lag.ok) == (False, True, True, True)
     assert "worker-7 holds 6 in partitions 0" in progress.detail
     assert f"{MOST} tasks outstanding of at most {MOST} (is set)" in outstanding.detail
+
+
+def test_a_worker_that_fell_silent_before_the_feeder_began_counts_for_nothing(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "SILENT_S", 0.5)
+    fleet, now_ms = Fleet(), int(time.time() * 1000)
+    with RecordProducer(config, "a-test") as producer:
+        for name, at in (("gone", now_ms), ("here", now_ms + 1_000)):
+            while int(time.time() * 1000) < at:  # the log's clock has milliseconds
+                time.sleep(0.01)
+            beat = Heartbeat(name, "worker", at, None, None, devices=(DeviceHealth("d", "idle"),))
+            producer.publish("heartbeats", name, beat).result(PATIENCE_S)
+    with ExitStack() as opened:
+        topics.Topics(config, known(config, from_start=True), fleet, opened).read_all()
+    assert [beat.process for beat in fleet.beats(time.monotonic())] == ["here"]

@@ -21,7 +21,7 @@ from distrl import config as settings
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin
 from distrl.broker.connect import settings as client_settings
-from distrl.broker.fenced import FencedError, FencedProducer
+from distrl.broker.fenced import FencedError, FencedProducer, Outgoing
 from distrl.broker.group import GroupOffsets, workers_group
 from distrl.broker.producer import Headers, RecordProducer
 from distrl.broker.reader import LogReader
@@ -84,6 +84,9 @@ def run(broker: str, s3: settings.StoreSettings, tmp_path: Path) -> Config:
         producer.publish_bytes(topic_name(config.run, "tasks"), added.task_id.encode(), encode(added), (), 2).result(
             LIMIT_S
         )
+    feed(config, (0, 1, 2), (0, 1, 1, 2))
+    leave_marker(config, "tasks", 1)
+    feed(config, (1, 2), (0, 1, 2))
     place = TopicPartition(topic_name(config.run, "tasks"), 0, 2)
     leave_marker(config, "tasks", 0)  # behind the last
     client = admin(config.kafka)
@@ -92,6 +95,15 @@ def run(broker: str, s3: settings.StoreSettings, tmp_path: Path) -> Config:
         consumer.commit(offsets=[TopicPartition(place.topic, 1, 5)], asynchronous=False)
     learn(config, UPDATES)
     return config
+
+
+def feed(config: Config, *rounds: tuple[int, ...]) -> None:
+    """A task for each partition named, those of a round in one transaction, as a feeder writes them."""
+    with FencedProducer(config, "dlq", "a test", lambda: FencedError("a", "b", "c")) as feeder:
+        for partitions in rounds:
+            tasks = [factories.task(f"fed-{uuid.uuid4().hex}") for _ in partitions]
+            pairs = zip(tasks, partitions, strict=True)
+            feeder.write_all([Outgoing.of(config.run, "tasks", task.task_id, task, (), part) for task, part in pairs])
 
 
 def add_partitions(config: Config, count: int) -> None:
@@ -211,6 +223,8 @@ def test_a_run_that_goes_on_is_copied_as_it_was_at_one_moment_and_goes_on_there(
     assert replay(other, from_start=True).digests() == before
     ours, theirs = held(run, "trajectories"), held(other, "trajectories")
     assert theirs.items() <= ours.items()
+    assert held(other, "tasks") == held(run, "tasks")
+    assert ends(other, "tasks")[1].items() <= ends(run, "tasks")[1].items()
     assert len(theirs) == len(ours) - 9, "what acts under a version that the copy lacks, and what came after"
     with GroupOffsets(other) as group:
         assert group.committed((0, 1)) == {1: 3}, "task-5 is the third of its partition, and is played again"

@@ -14,7 +14,7 @@ from distrl.learner.choose_checkpoint import chain
 from distrl.learner.fold import fold
 from distrl.learner.recover import Log, recover, snapshot, unfolded
 from distrl.learner.state import LearnerState
-from distrl.store.checkpoints import save_checkpoint
+from distrl.store.checkpoints import save_checkpoint, tensor_files
 from distrl.store.objects import open_store
 from distrl.types import LoggedTrajectory, Update
 
@@ -122,3 +122,15 @@ def test_checkpoints_of_a_run_on_another_broker_are_neither_begun_with_nor_delet
         recover(settings, store, history=History(1, log_id="other ids"), log=Log({}, "other ids"))
     lost = recover(settings, store, history=History(), log=Log({}, "ids"))
     assert (lost.state.u, set(lost.refused)) == (0, {state.u}), "a whole log that was lost is no other log"
+
+
+def test_a_checkpoint_with_a_damaged_tensor_is_refused_so_that_pruning_does_not_count_it(
+    settings: Config, run: Run, tmp_path: Path
+) -> None:
+    store = open_store(settings_room.StoreSettings(url=f"file://{tmp_path}"))
+    state, updates, _ = run
+    save_checkpoint(store, settings.run, *snapshot(settings, state, IdSet(), chain(updates), log_id="ids"))
+    for key in tensor_files(store, settings.run):
+        (tmp_path / key).write_bytes(b"rotten")
+    found = recover(settings, store, history=History.of(updates), log=log_up_to(state))
+    assert (found.state.u, set(found.refused)) == (0, {state.u})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import factories
 import pytest
-from distrl.broker.journal import History
+from distrl.broker.journal import History, in_force
 from distrl.broker.reader import RawRecord
 from distrl.errors import StoreError
 from distrl.evaluate.curves import evaluated, reload_seconds
@@ -21,7 +22,7 @@ from distrl.types import Evaluation, LoggedTrajectory, LogPosition, Record, Spli
 from distrl.view import queries
 from distrl.view import series as charts
 from distrl.view.filters import EpisodeFilter, Page
-from distrl.view.index import Batch, CorruptIndexError, IndexWriter, StaleIndexError, delete, reading
+from distrl.view.index import IN_FORCE, Batch, CorruptIndexError, IndexWriter, StaleIndexError, delete, reading
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -203,6 +204,62 @@ def test_the_updates_are_those_that_the_journal_counts(lines: list[tuple[int, bo
         with reading(path) as connection:
             found = [tuple(row) for row in connection.execute("SELECT u, at FROM updates ORDER BY u")]
     assert found == [(each.u, each.journalled_at) for each in History.of(journal).updates]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.integers(-1, 6)), max_size=12),
+    st.lists(st.tuples(st.integers(0, 4), st.frozensets(st.integers(0, 6), max_size=2)), max_size=7),
+    st.booleans(),
+)
+def test_versions_whose_updates_became_void_or_were_superseded_count_for_nothing(
+    lines: list[tuple[int, bool, int]], made: list[tuple[int, frozenset[int]]], updates_first: bool
+) -> None:
+    journal = [
+        Update(u, (), "f", place, version=version, void="lost" if void else "")
+        for place, (u, void, version) in enumerate(lines)
+    ]
+    versions = [
+        factories.version(number, update=u, supersedes=tuple(sorted(others))) for number, (u, others) in enumerate(made)
+    ]
+    parts = [batch(versions, topic="versions"), batch(journal, topic="updates")]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "run.sqlite"
+        with closing(IndexWriter(path, TOPICS)) as index:
+            for part in parts[::-1] if updates_first else parts:
+                index.add(part)
+        with reading(path) as connection:
+            found = [row[0] for row in connection.execute(f"SELECT version FROM versions WHERE {IN_FORCE}")]
+    assert found == [each.version for each in in_force(versions, History.of(journal))]
+
+
+def test_an_episode_was_learned_in_the_version_that_counts(path: Path) -> None:
+    """Of two versions of one update the first was made before the journal went back."""
+    journal = [
+        *(Update(u, (Watermark("distrl.r.trajectories", 0, 10 * (u + 1)),), "f", u, version=u) for u in range(3)),
+        Update(1, (Watermark("distrl.r.trajectories", 0, 10),), "f", 3, version=2, void="lost"),
+        Update(1, (Watermark("distrl.r.trajectories", 0, 25),), "f", 4, version=3),
+    ]
+    versions = [factories.version(number, update=u) for number, u in enumerate((0, 1, 2, 1))]
+    with closing(IndexWriter(path, TOPICS)) as index:
+        index.add(batch(journal, topic="updates"))
+        index.add(batch(versions, topic="versions"))
+    with reading(path) as connection:
+        assert [queries.learned_in(connection, "trajectories", offset) for offset in (5, 15, 30)] == [0, 3, None]
+        assert charts.version(connection, 1)["learned_from"]["trajectories"]["episodes"] == 0
+        assert [charts.version(connection, n)["learned_from"]["trajectories"]["to"] for n in (0, 3)] == [10, 25]
+
+
+def test_an_index_that_cannot_be_written_now_is_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(path, 3)
+
+    def full(connection: sqlite3.Connection, topics: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("distrl.view.index._remember", full)
+        with pytest.raises(StoreError, match="disk is full"):
+            IndexWriter(path, {**TOPICS, "versions": "new"})
+    assert offsets(path) == [0, 1, 2]
 
 
 @given(

@@ -78,9 +78,10 @@ def play_and_publish(
 ) -> None:
     """Play each task once and publish what came of it.
 
-    A task that was interrupted to the last gets no record: it says nothing of the policy, and a record would count for
-    good, though a later evaluation may find server and phones sound. suffix: added to `worker` of the trajectories.
-    on_played: called with each that is published.
+    A task that was interrupted each time gets no record: it says nothing of the policy, and a record would count for
+    good, though a later evaluation may find server and phones sound. What cannot be published is recorded as
+    interrupted, as playing it again would give the same. suffix: added to `worker` of the trajectories. on_played:
+    called with each record that was published.
     """
     give_up = threading.Event()
     retry = Retry(give_up)
@@ -101,9 +102,8 @@ def play_and_publish(
             if trajectory.outcome is Outcome.INTERRUPTED:
                 log.warning("%s was interrupted each time and is left to the next evaluation", trajectory.task_id)
                 return
-            on_played(trajectory)
             what = f"publishing the evaluation of {trajectory.task_id}"
-            publish_or_drop_steps(retry, what, publish, trajectory)
+            on_played(publish_or_drop_steps(retry, what, publish, trajectory))
 
         play(tasks, episode, keep, stop=stop, give_up=give_up)
 

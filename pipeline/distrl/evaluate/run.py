@@ -44,6 +44,8 @@ SKEW_MS = 600_000
 """How far brokers' clocks may differ or jump back. A version's evaluations are read from its own record's time on:
 reading all of them for each version would take longer and longer."""
 
+TIMES = 3
+"""How often a version is evaluated while tasks of it are interrupted each time, as long as there is no newer one."""
 TURN_S = 1.0
 """Longest pause of the evaluator's loop between two versions."""
 
@@ -59,7 +61,8 @@ class VersionScore:
     split: Split
     score: curves.SuccessRate
     left: int = 0
-    """Tasks without a record, of an evaluation that was stopped: those that are done are rather the short ones."""
+    """Tasks without a record: of an evaluation that was stopped (those that are done are rather the short ones), or
+    interrupted each time."""
 
     def __str__(self) -> str:
         return f"version {self.version}, {self.split.value}: {self.score}" + (
@@ -79,8 +82,8 @@ def evaluate_version(
     """Play the tasks that `version` has no record for, publish each, and return all its records, in task order.
 
     tasks: of `split`. suffix: added to the evaluator's name in the trajectories. turn: called while phones play.
-    Returns fewer records than tasks if stopped before. Raises PolicyError where the version belongs to another base
-    model.
+    Returns fewer records than tasks if stopped before, or where tasks were interrupted each time. Raises PolicyError
+    where the version belongs to another base model.
     """
     policy_id = PolicyId(version.version, version.adapter.sha256)
     since = begins_at(version, written_at(config, version.version))
@@ -110,8 +113,8 @@ def begins_at(version: Version, written: int | None) -> int:
 def evaluate_versions(
     config: Config, wanted: str, split: Split, episodes: int, stop: threading.Event
 ) -> list[VersionScore]:
-    """Evaluate the versions in `wanted` (numbers, `first`, `last`, joined by commas). Returns once all are done, or at
-    `stop`."""
+    """Evaluate the versions in `wanted` (numbers, `first`, `last`, joined by commas). Returns once all were played, or
+    at `stop`."""
     tasks = evaluation_tasks(config, split, episodes)
     scores = []
     for version in named(wanted, lineage(config)):
@@ -127,7 +130,8 @@ def run_evaluator(config: Config, stop: threading.Event, monitor: Monitor | None
     """Evaluate the newest version on the validation tasks, again and again, until `stop`.
 
     A version that an earlier evaluator left unfinished is finished first: its finished tasks, rather the short ones,
-    would be a biased measure. Retries while the broker, the store or the model server is away.
+    would be a biased measure. Retries while the broker, the store or the model server is away, and plays tasks of the
+    newest version that were interrupted each time again, TIMES in all.
     """
     tasks = evaluation_tasks(config, Split.VALIDATION, config.evaluate.validation_episodes)
     progress, monitor = EvaluationProgress(), monitor or Monitor()
@@ -140,19 +144,19 @@ def run_evaluator(config: Config, stop: threading.Event, monitor: Monitor | None
         )
         try:
             unfinished, handled = _unfinished(config, tasks), None
+            played, times = None, 0
             while not stop.is_set():
                 heartbeat_thread.check()
                 monitor.progress()
                 version = unfinished or versions.latest()
-                if (
-                    version is not None
-                    and version != handled
-                    and _follow(config, version, tasks, progress, stop, monitor)
-                ):
-                    handled = version
-                    if unfinished is not None:
-                        unfinished = None
-                        continue
+                if version is not None and version != handled:
+                    left = _follow(config, version, tasks, progress, stop, monitor)
+                    played, times = version, 1 if version != played else times + 1
+                    if left == 0 or (left is not None and (unfinished is not None or times >= TIMES)):
+                        handled = version
+                        if unfinished is not None:
+                            unfinished = None
+                            continue
                 _pause(config.evaluate.every_s, stop, monitor)
         finally:
             heartbeat_thread.stop()
@@ -186,8 +190,8 @@ def _follow(
     progress: EvaluationProgress,
     stop: threading.Event,
     monitor: Monitor,
-) -> bool:
-    """Evaluate `version`. Returns whether it is done, evaluated or skipped; False: try again later."""
+) -> int | None:
+    """Evaluate `version`. Returns how many tasks have no record yet, 0 if it is skipped; None: try again later."""
 
     def turn(health: tuple[DeviceHealth, ...]) -> None:
         monitor.progress()
@@ -202,20 +206,21 @@ def _follow(
             found = evaluate_version(config, version, Split.VALIDATION, tasks, stop, turn=turn)
     except (MissingObjectError, CorruptObjectError) as error:
         log.error("version %d is skipped, and not evaluated: %s", version.version, error)
-        return True
+        return 0
     except (StoreError, BrokerError, ServerError) as error:
         if isinstance(error, RefusedError):
             raise
         log.error("version %d is evaluated later: %s", version.version, error)
-        return False
+        return None
     finally:
         progress.devices = ()
     monitor.ready()
     progress.version, progress.evaluated = version, progress.evaluated + len(found)
     progress.success = success_by_suite(found)
     score = curves.score(item.trajectory for item in found)
-    log.info("%s", VersionScore(version.version, Split.VALIDATION, score, len(tasks) - len(found)))
-    return True
+    left = len(tasks) - len(found)
+    log.info("%s", VersionScore(version.version, Split.VALIDATION, score, left))
+    return left
 
 
 def success_by_suite(found: Iterable[Evaluation]) -> dict[tuple[str, ...], float]:

@@ -13,7 +13,7 @@ from distrl.broker.reader import CutError, LogReader, RawRecord, decoded
 from distrl.broker.snapshots import Coverage, starts
 from distrl.config import Config
 from distrl.errors import BrokerError, WireError
-from distrl.feeder.fleet import Fleet
+from distrl.feeder.fleet import SILENT_S, Fleet
 from distrl.feeder.snapshots import COVERED, Known
 from distrl.telemetry.feed import last_heartbeats
 from distrl.types import Evaluation, Heartbeat, Record, Task, Trajectory, Update, Version
@@ -50,6 +50,8 @@ class Topics:
         self._versions, self._updates = reader("versions"), reader("updates")
         self._evaluations, self._trajectories = reader("evaluations"), reader("trajectories")
         self._heartbeats = reader("heartbeats", last_heartbeats(config))
+        self._silent_before: int | None = None
+        """At the start, the time (ms, by the broker's clock) of heartbeats that are too old to count for the fleet."""
         self._until: Mapping[int, int] = self._trajectories.ends
         self._next_look = time.monotonic() + GROUP_S
         self.last_trajectory = time.monotonic()
@@ -75,11 +77,18 @@ class Topics:
         progress: called after each batch.
         """
         for topic, reader in self._each():
-            for batch in reader.to_end():
+            for batch in reader.to_end() if topic != "heartbeats" else [self._heartbeats_so_far()]:
                 self._take(topic, batch)
                 progress()
+        self._silent_before = None
         self._end_finished()
         self._forgot_learned = True
+
+    def _heartbeats_so_far(self) -> list[RawRecord]:
+        """Those of a process that has been silent since say nothing of the fleet, though they are read only now."""
+        found = [raw for batch in self._heartbeats.to_end() for raw in batch]
+        self._silent_before = max((raw.timestamp for raw in found), default=0) - int(SILENT_S * 1000)
+        return found
 
     def follow(self, wait_s: float) -> None:
         """New records; waits up to wait_s for a trajectory, which makes room for tasks."""
@@ -170,7 +179,8 @@ class Topics:
     def _heartbeat(self, raw: RawRecord) -> None:
         beat = _readable(raw, Heartbeat)
         if beat is not None:
-            self._fleet.see(beat, time.monotonic())
+            if self._silent_before is None or raw.timestamp >= self._silent_before:
+                self._fleet.see(beat, time.monotonic())
             self._view.feed(beat)
 
     def _evaluation(self, raw: RawRecord) -> None:

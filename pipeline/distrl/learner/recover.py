@@ -49,7 +49,7 @@ class Recovered:
     named: NamedVersions = field(default_factory=NamedVersions)
     """The versions that the trajectories so far name."""
     refused: Mapping[int, str] = field(default_factory=dict)
-    """Number of updates of each newer checkpoint -> why it was refused. Damaged ones are not among them."""
+    """Number of updates of each newer checkpoint -> why it was refused, also those with a damaged tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,7 @@ def recover(
             refuse_other_settings(meta["config_fingerprint"], config, f"the checkpoint of update {u}")
             found = load_checkpoint(store, config.run, u)
             if found is None:
+                refused[u] = "it is damaged"  # else pruning would count it, and delete the last sound one for it
                 continue
             try:
                 state = LearnerState.restore(config, meta, found[1], read_back(config, needed(meta)))

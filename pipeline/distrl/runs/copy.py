@@ -82,7 +82,7 @@ def copy(
             "remove it there first (`distrl runs rm` with that broker's settings), or name another broker",
         )
     within = None if part is None else _within(source, part)
-    to = _wide_enough(source, to)
+    to = _wide_enough(to, len(retained(source, "tasks")))
     topic_admin.ensure(to)
     with Mirror(to) as mirror, _Objects(from_store, to_store) as objects:
         if within is None:
@@ -94,9 +94,9 @@ def copy(
     return Copied(records, objects.copied, objects.missing)
 
 
-def _wide_enough(source: Config, to: Config) -> Config:
-    """`to` with as many partitions of `tasks` as the run has, which may be more than it recorded when it began."""
-    count = max(to.kafka.task_partitions, len(retained(source, "tasks")))
+def _wide_enough(to: Config, partitions: int) -> Config:
+    """`to` with at least so many of `tasks`: a run may have more than it recorded when it began."""
+    count = max(to.kafka.task_partitions, partitions)
     return to.model_copy(update={"kafka": to.kafka.model_copy(update={"task_partitions": count})})
 
 
@@ -104,6 +104,7 @@ def _whole(source: Config, to: Config, mirror: Mirror, objects: _Objects, on_top
     """Copy a state of the run; returns how many records it has."""
     objects.copy_own(source.run)  # first: a checkpoint refers to all that it has folded, which the extent has then
     extent = extent_of(source)
+    topic_admin.ensure(_wide_enough(to, len(extent.ends["tasks"])), alter=True)  # some may have come meanwhile
     total, again = 0, list[RawRecord]()
     for topic, exact in ORDER:
         if topic not in extent.ends:

@@ -50,7 +50,10 @@ def remove(
                 deletion.delete(doomed)
             forget_pruned(store, config.run)
         for folder in (RUNS, VERDICTS):
-            deletion.delete(store.list(f"{folder.of(config.run)}/"))
+            with KeySet() as own:  # listed to the end first: a page of a listing goes on from a key that must be there
+                for key in store.list(f"{folder.of(config.run)}/"):
+                    own.add(key)
+                deletion.delete(own)
     delete_topics(config)
     return deletion.deleted
 

@@ -45,6 +45,10 @@ FRESH_S: Final = 15.0
 """So long after the log was read to its end, a list of runs is content with that."""
 AGAIN_S: Final = 5.0
 """Pause after an error of the broker."""
+TURN_S: Final = 0.5
+"""Between two looks whether to end, while others are indexed."""
+ROUNDS: Final = 50
+"""Reads of one topic before the next one's turn."""
 AT_ONCE = threading.Semaphore(2)
 """Runs that are indexed at a time: most of it is decoding, which one processor does."""
 
@@ -142,9 +146,14 @@ class RunFollower:
 
     def _follow(self) -> None:
         with closing(IndexWriter(self.path, identity(self.config))) as index, ExitStack() as opened:
-            with AT_ONCE:
+            while not AT_ONCE.acquire(timeout=TURN_S):
+                if self._closing.is_set():
+                    return
+            try:
                 readers = self._open(index, opened)
                 self._read_to_end(index, readers)
+            finally:
+                AT_ONCE.release()
             self.indexing, self.failure = None, None
             self._read_at = time.monotonic()
             self.reading = False
@@ -152,8 +161,7 @@ class RunFollower:
             while time.monotonic() < self._until and not self._closing.is_set():
                 index.refuse_replaced()
                 for topic, reader in readers.items():
-                    before = dict(reader.next_offsets)
-                    self._take(index, topic, reader, before, reader.read(SLICE_S, _most(topic)))
+                    self._take_new(index, topic, reader)
 
     def _open(self, index: IndexWriter, opened: ExitStack) -> dict[str, LogReader]:
         readers = {}
@@ -181,6 +189,17 @@ class RunFollower:
                     self.indexing = Indexing(done, total)
                 if self._closing.is_set():
                     return
+
+    def _take_new(self, index: IndexWriter, topic: str, reader: LogReader) -> None:
+        """Waits for the first only; others that are there come with it, so that a burst is no minutes behind."""
+        wait_s = SLICE_S
+        for _ in range(ROUNDS):
+            before = dict(reader.next_offsets)
+            raws = reader.read(wait_s, _most(topic))
+            self._take(index, topic, reader, before, raws)
+            if len(raws) < _most(topic):
+                return
+            wait_s = 0.0
 
     def _take(
         self, index: IndexWriter, topic: str, reader: LogReader, since: Mapping[int, int], raws: list[RawRecord]

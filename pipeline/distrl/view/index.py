@@ -32,7 +32,7 @@ from distrl.view.rows import (
     shortened,
 )
 
-ROWS_VERSION: Final = 1
+ROWS_VERSION: Final = 2
 """Raise it with every change of what a row holds: indexes are made again, as they are where the tables change."""
 
 EPISODE_COLUMNS: Final = tuple(each.name for each in fields(EpisodeRow))
@@ -58,6 +58,8 @@ CREATE INDEX episodes_worker ON episodes (worker, topic, finished_at, started_at
 CREATE TABLE versions (version INTEGER PRIMARY KEY, parent INTEGER, at INTEGER NOT NULL, sha256 TEXT NOT NULL,
   size INTEGER NOT NULL, "update" INTEGER NOT NULL, base_model_sha256 TEXT NOT NULL, fingerprint TEXT NOT NULL);
 CREATE INDEX versions_at ON versions (at);
+CREATE TABLE voids (u INTEGER, version INTEGER, PRIMARY KEY (u, version)) WITHOUT ROWID;
+CREATE TABLE superseded (version INTEGER PRIMARY KEY);
 CREATE TABLE updates (u INTEGER PRIMARY KEY, at INTEGER NOT NULL, trajectories INTEGER NOT NULL,
   demonstrations INTEGER NOT NULL);
 CREATE TABLE dead_letters (partition INTEGER, "offset" INTEGER, at INTEGER NOT NULL, reason TEXT NOT NULL,
@@ -71,6 +73,13 @@ UPDATE episodes SET lag = max(0, version_first, (
 )) - version_first WHERE version_first >= 0 AND
 """
 """The newest version at an episode's end follows from the records alone, whichever topic is read first."""
+
+
+IN_FORCE: Final = """
+NOT EXISTS (SELECT 1 FROM voids WHERE voids.u <= versions."update" AND versions.version <= voids.version)
+AND versions.version NOT IN (SELECT version FROM superseded)
+"""
+"""Of a row of versions: its updates count (`broker.journal.in_force`)."""
 
 
 class StaleIndexError(Exception):
@@ -214,20 +223,36 @@ def delete(path: Path) -> None:
 def _opened(path: Path, identity: Mapping[str, str]) -> sqlite3.Connection:
     """A connection to the file, which is made anew unless it is an index of this schema and of this log."""
     connection = _connected(path)
-    try:
-        found = dict(connection.execute("SELECT name, value FROM meta"))
-        known = json.loads(found["topics"])
-        if found["schema"] == schema_id() and all(known.get(name, each) == each for name, each in identity.items()):
-            _remember(connection, known | dict(identity))
-            return connection
-    except (sqlite3.DatabaseError, KeyError, ValueError, AttributeError):
-        pass  # no index, or a corrupt one
+    known = _known(connection)
+    if known is not None and all(known.get(name, each) == each for name, each in identity.items()):
+        if known != known | dict(identity):
+            try:
+                _remember(connection, known | dict(identity))
+            except BaseException:  # a full disk, or another server that writes: the index is sound
+                connection.close()
+                raise
+        return connection
     connection.close()
     delete(path)
     connection = _connected(path)
     connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} INSERT INTO meta VALUES ('schema', '{schema_id()}'); COMMIT;")
     _remember(connection, identity)
     return connection
+
+
+def _known(connection: sqlite3.Connection) -> dict[str, str] | None:
+    """The topics that the index is of; None for no index, a corrupt one and one of another schema. Raises
+    sqlite3.OperationalError where the file cannot be read now."""
+    try:
+        there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
+        found = dict(connection.execute("SELECT name, value FROM meta")) if there else {}
+        known = json.loads(found["topics"])
+        return dict(known) if found["schema"] == schema_id() else None
+    except sqlite3.OperationalError:
+        connection.close()
+        raise
+    except (sqlite3.DatabaseError, KeyError, ValueError, TypeError, AttributeError):
+        return None
 
 
 def _connected(path: Path) -> sqlite3.Connection:
@@ -306,6 +331,8 @@ def _add_versions(connection: sqlite3.Connection, topic: str, new: New) -> None:
             for each in found
         ],
     )
+    replaced = [(number,) for each in found for number in each.supersedes]
+    connection.executemany("INSERT OR IGNORE INTO superseded VALUES (?)", replaced)
     if found:
         connection.execute(f"{LAG} finished_at >= ?", [min(each.published_at for each in found)])
 
@@ -313,6 +340,8 @@ def _add_versions(connection: sqlite3.Connection, topic: str, new: New) -> None:
 def _add_updates(connection: sqlite3.Connection, topic: str, new: New) -> None:
     """As `broker.journal.History`: a line makes those from its number on void, and one after a gap is ignored."""
     for update in (record for _, record in new if isinstance(record, Update)):
+        if update.void:
+            connection.execute("INSERT OR IGNORE INTO voids VALUES (?, ?)", (update.u, update.version))
         (count,) = connection.execute("SELECT count(*) FROM updates").fetchone()
         if update.u > count:
             continue

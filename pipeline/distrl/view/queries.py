@@ -13,7 +13,7 @@ from typing import Any, Final
 from distrl.evaluate.curves import wilson
 from distrl.types import Outcome
 from distrl.view.filters import NO_STEPS, EpisodeFilter, Page
-from distrl.view.index import DEAD_LETTERS
+from distrl.view.index import DEAD_LETTERS, IN_FORCE
 
 Row = dict[str, Any]
 
@@ -86,7 +86,9 @@ def learned_in(connection: sqlite3.Connection, topic: str, offset: int) -> int |
     if topic not in ("trajectories", "demonstrations"):
         return None
     (found,) = connection.execute(
-        f'SELECT min(version) FROM versions WHERE "update" >= (SELECT min(u) FROM updates WHERE {topic} > ?)', [offset]
+        f'SELECT min(version) FROM versions WHERE {IN_FORCE} AND "update" >= '
+        f"(SELECT min(u) FROM updates WHERE {topic} > ?)",
+        [offset],
     ).fetchone()
     return found if found is None else int(found)
 

@@ -9,6 +9,7 @@ from distrl.evaluate.curves import percentile
 from distrl.view import figures
 from distrl.view.drawn import LEARNED
 from distrl.view.filters import Page
+from distrl.view.index import IN_FORCE
 from distrl.view.queries import Row, columns, parsed, rate, scores, version_scores
 
 POINTS: Final = 2_000
@@ -125,7 +126,10 @@ def versions(connection: sqlite3.Connection, page: Page) -> Row:
 VERSION: Final = ", ".join(
     [
         'version, parent, at, sha256, size, "update" + 1 AS updates, "update", base_model_sha256, fingerprint',
-        *(f'(SELECT max({topic}) FROM updates WHERE u <= versions."update") AS {topic}' for topic in LEARNED),
+        *(
+            f'CASE WHEN {IN_FORCE} THEN (SELECT max({topic}) FROM updates WHERE u <= versions."update") END AS {topic}'
+            for topic in LEARNED
+        ),
     ]
 )
 
@@ -152,7 +156,7 @@ def version(connection: sqlite3.Connection, number: int) -> Row | None:
         **_version(row, {each["version"]: each for each in version_scores(connection)}),
         "parent_sha256": parent["sha256"] if parent else None,
         "learned_from": {
-            topic: _learned(connection, topic, (parent[topic] or 0) if parent else 0, row[topic] or 0)
+            topic: _learned(connection, topic, since := (parent[topic] or 0) if parent else 0, row[topic] or since)
             for topic in LEARNED
         },
         "evaluations": [each for split, suite in groups for each in scores(connection, split, suite, number)],

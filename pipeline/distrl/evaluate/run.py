@@ -177,6 +177,8 @@ class EvaluationProgress:
     """Evaluated last; skipped versions do not count."""
     evaluated: int = 0
     """Records of all evaluated versions."""
+    before: int = 0
+    """Those of versions before `version`."""
     success: Mapping[tuple[str, ...], float] = field(default_factory=dict)
     """(suite,) -> success of `version`."""
     devices: tuple[DeviceHealth, ...] = ()
@@ -215,7 +217,9 @@ def _follow(
     finally:
         progress.devices = ()
     monitor.ready()
-    progress.version, progress.evaluated = version, progress.evaluated + len(found)
+    if version != progress.version:
+        progress.before = progress.evaluated
+    progress.version, progress.evaluated = version, progress.before + len(found)
     progress.success = success_by_suite(found)
     score = curves.score(item.trajectory for item in found)
     left = len(tasks) - len(found)

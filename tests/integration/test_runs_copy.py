@@ -181,6 +181,7 @@ def test_a_copy_has_the_same_bits_under_the_same_offsets_and_goes_on(
     found = recorded(other)
     assert found is not None
     assert found.values["learner.seed"] == run.learner.seed
+    assert found.values["kafka.task_partitions"] == 3
 
     refused = copied(run, other, tmp_path)
     assert refused.returncode == 1

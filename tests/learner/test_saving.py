@@ -17,7 +17,7 @@ from distrl.learner.fold import fold
 from distrl.learner.recover import Log, Snapshot, recover, snapshot
 from distrl.learner.saving import CheckpointSaver
 from distrl.learner.state import LearnerState
-from distrl.store.checkpoints import checkpoints
+from distrl.store.checkpoints import checkpoints, save_checkpoint
 from distrl.store.directory import DirectoryStore
 from distrl.types import ObjectRef
 
@@ -150,12 +150,24 @@ def test_what_a_newer_checkpoint_replaces_goes_once_that_is_there(
 def test_refused_checkpoints_keep_all_others_until_they_are_deleted(settings: Config, store: Store) -> None:
     kept = settings.model_copy(update={"learner": settings.learner.model_copy(update={"keep_checkpoints": 1})})
     state, saver = LearnerState(settings), CheckpointSaver(kept, store, 0, {9: "the log ends before it"})
-    for state.u in (9, 4):
-        begin(saver, snapshot(settings, state, IdSet()))
-        saver.settle(nothing)
+    state.u = 9
+    save_checkpoint(store, settings.run, *snapshot(settings, state, IdSet()))
+    state.u = 4
+    begin(saver, snapshot(settings, state, IdSet()))
+    saver.settle(nothing)
     assert checkpoints(store, settings.run) == [9, 4], "pruning keeps the highest numbers"
     saver.delete_refused()
     assert checkpoints(store, settings.run) == [4]
+    saver.close()
+
+
+def test_a_refused_checkpoint_whose_update_was_redone_and_saved_stays(settings: Config, store: Store) -> None:
+    state, saver = LearnerState(settings), CheckpointSaver(settings, store, 0, {9: "it is damaged"})
+    for state.u in (9, 10):
+        begin(saver, snapshot(settings, state, IdSet()))
+        saver.settle(nothing)
+    saver.delete_refused()
+    assert checkpoints(store, settings.run) == [10, 9]
     saver.close()
 
 

@@ -151,8 +151,10 @@ def run_evaluator(config: Config, stop: threading.Event, monitor: Monitor | None
                 version = unfinished or versions.latest()
                 if version is not None and version != handled:
                     left = _follow(config, version, tasks, progress, stop, monitor)
-                    played, times = version, 1 if version != played else times + 1
-                    if left == 0 or (left is not None and (unfinished is not None or times >= TIMES)):
+                    if left is not None:
+                        played, times = version, 1 if version != played else times + 1
+                    is_old = unfinished is not None and version != versions.latest()
+                    if left == 0 or (left is not None and (is_old or times >= TIMES)):
                         handled = version
                         if unfinished is not None:
                             unfinished = None

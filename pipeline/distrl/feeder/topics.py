@@ -85,7 +85,7 @@ class Topics:
         self._forgot_learned = True
 
     def _heartbeats_so_far(self) -> list[RawRecord]:
-        """Those of a process that has been silent since say nothing of the fleet, though they are read only now."""
+        """Those of a process that was silent when the newest came say nothing of the fleet, though read only now."""
         found = [raw for batch in self._heartbeats.to_end() for raw in batch]
         self._silent_before = max((raw.timestamp for raw in found), default=0) - int(SILENT_S * 1000)
         return found

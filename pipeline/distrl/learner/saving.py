@@ -82,6 +82,7 @@ class CheckpointSaver:
         ended, self._future = self._future, None
         self._listed = ended.result()
         self._upload, self.saved = None, self._begun
+        self._refused.pop(self._begun, None)  # its update was redone, and this one has taken its place
 
     def abandon(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Wait for what is under way, whatever comes of it."""

@@ -90,7 +90,7 @@ def copy(
             copy_pruned(from_store, to_store, source.run)
         else:
             records = _part(source, mirror, objects, on_topic, within)
-    _record_what_differs(to)
+    _record_what_differs(_wide_enough(to, len(retained(to, "tasks"))))
     return Copied(records, objects.copied, objects.missing)
 
 

@@ -129,7 +129,8 @@ class RunFollower:
                 self.caught_up.set()
                 self._closing.wait(AGAIN_S)
                 continue
-            self._asked.wait()
+            if not self._closing.is_set():  # else what woke it may be cleared already
+                self._asked.wait()
 
     def _ended(self, error: Exception) -> None:
         self.failure = StoreError(
@@ -197,7 +198,7 @@ class RunFollower:
             before = dict(reader.next_offsets)
             raws = reader.read(wait_s, _most(topic))
             self._take(index, topic, reader, before, raws)
-            if len(raws) < _most(topic):
+            if len(raws) < _most(topic) or self._closing.is_set():
                 return
             wait_s = 0.0
 

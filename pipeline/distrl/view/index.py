@@ -82,6 +82,17 @@ AND versions.version NOT IN (SELECT version FROM superseded)
 """Of a row of versions: its updates count (`broker.journal.in_force`)."""
 
 
+PASSING: Final = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+}
+"""Errors that say nothing against the file."""
+
+
 class StaleIndexError(Exception):
     """The file was deleted, made again or corrupted, or ends before what is to be added: open it again."""
 
@@ -248,7 +259,9 @@ def _known(connection: sqlite3.Connection) -> dict[str, str] | None:
         found = dict(connection.execute("SELECT name, value FROM meta")) if there else {}
         known = json.loads(found["topics"])
         return dict(known) if found["schema"] == schema_id() else None
-    except sqlite3.OperationalError:
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in PASSING:
+            return None
         connection.close()
         raise
     except (sqlite3.DatabaseError, KeyError, ValueError, TypeError, AttributeError):

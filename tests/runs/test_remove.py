@@ -30,21 +30,23 @@ def stored(store: DirectoryStore, count: int) -> list[str]:
     return keys
 
 
+def unheard(count: int) -> None:
+    return
+
+
 def test_every_key_goes_and_progress_shows_on_the_way(tmp_path: Path) -> None:
     store, heard = DirectoryStore(tmp_path), list[int]()
     keys = stored(store, 2 * remove.BATCH + 1)
-    with remove._Deletion(store, heard.append) as deletion:
-        deletion.delete(keys)
+    assert remove._delete(store, keys, heard.append) == len(keys)
     assert list(store.list("")) == []
     assert heard == [remove.BATCH, 2 * remove.BATCH, len(keys)]
 
 
 def test_one_that_cannot_be_deleted_ends_it_with_an_error_and_it_may_be_repeated(tmp_path: Path) -> None:
     keys = stored(DirectoryStore(tmp_path), 100)
-    with remove._Deletion(Refusing(tmp_path), None) as deletion, pytest.raises(StoreError, match="runs/demo/7 cannot"):
-        deletion.delete(keys)
-    with remove._Deletion(DirectoryStore(tmp_path), None) as deletion:
-        deletion.delete(keys)
+    with pytest.raises(StoreError, match="runs/demo/7 cannot"):
+        remove._delete(Refusing(tmp_path), keys, unheard)
+    remove._delete(DirectoryStore(tmp_path), keys, unheard)
     assert list(DirectoryStore(tmp_path).list("")) == []
 
 
@@ -56,6 +58,5 @@ def test_several_are_deleted_at_once(tmp_path: Path) -> None:
             at_once.wait(60)
             super().delete(key)
 
-    with remove._Deletion(Meeting(tmp_path), None) as deletion:
-        deletion.delete(stored(Meeting(tmp_path), remove.AT_ONCE))
-    assert deletion.deleted == remove.AT_ONCE
+    keys = stored(Meeting(tmp_path), remove.AT_ONCE)
+    assert remove._delete(Meeting(tmp_path), keys, unheard) == remove.AT_ONCE

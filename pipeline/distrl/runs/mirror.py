@@ -113,11 +113,7 @@ class Mirror:
                     open_[raw.position.partition].append(raw)
                 held += sum(len(raw.value or b"") for raw in kept)
                 if held > HELD_BYTES:
-                    held = 0
-                    self._begin(topic, first, {each: raws[0].position.offset for each, raws in open_.items() if raws})
-                    found = {each: segments(raws, None) for each, raws in open_.items() if raws}
-                    self._write(topic, {each: parts[:-1] for each, parts in found.items()})
-                    open_ |= {each: list(parts[-1].records) for each, parts in found.items()}
+                    held, open_ = 0, self._write_closed(topic, first, open_)
         if exact:
             starts = {each: raws[0].position.offset if raws else ends[each] for each, raws in open_.items()}
             self._begin(topic, first, starts)
@@ -125,6 +121,15 @@ class Mirror:
             for partition in open_:
                 self._settle(topic, partition)
         return count
+
+    def _write_closed(
+        self, topic: str, first: dict[int, int], open_: Mapping[int, list[RawRecord]]
+    ) -> dict[int, list[RawRecord]]:
+        """Write all but the last segment of each partition, to which more may come; returns `open_` with that alone."""
+        found = {partition: segments(raws, None) for partition, raws in open_.items() if raws}
+        self._begin(topic, first, {each: parts[0].records[0].position.offset for each, parts in found.items()})
+        self._write(topic, {each: parts[:-1] for each, parts in found.items()})
+        return {**open_, **{each: list(parts[-1].records) for each, parts in found.items()}}
 
     def _write(self, topic: str, found: Mapping[int, Sequence[Segment]]) -> None:
         """Write segments by partition, which must get the offsets that their records have, and their markers.

@@ -30,7 +30,12 @@ OnDeleted = Callable[[int], None]
 
 
 def remove(
-    config: Config, store: ObjectStore, others: Iterable[str], *, with_shared: bool, on_deleted: OnDeleted | None = None
+    config: Config,
+    store: ObjectStore,
+    others: Iterable[str],
+    *,
+    with_shared: bool,
+    on_deleted: OnDeleted = lambda count: None,
 ) -> int:
     """Delete `config.run`: the workers' group, its checkpoints and verdicts in the store, the topics.
 
@@ -39,47 +44,32 @@ def remove(
     repeating it goes on.
     """
     delete_group(config)
-    with _Deletion(store, on_deleted) as deletion:
+    with KeySet() as doomed:
         if with_shared:
-            with KeySet() as doomed:
-                for ref in named(config):
-                    doomed.add(ref.key)
-                for other in others:
-                    for ref in named(with_run(config, other)):
-                        doomed.discard(ref.key)
-                deletion.delete(doomed)
-            forget_pruned(store, config.run)
-        for folder in (RUNS, VERDICTS):
-            with KeySet() as own:  # listed to the end first: a page of a listing goes on from a key that must be there
-                for key in store.list(f"{folder.of(config.run)}/"):
-                    own.add(key)
-                deletion.delete(own)
+            for ref in named(config):
+                doomed.add(ref.key)
+            for other in others:
+                for ref in named(with_run(config, other)):
+                    doomed.discard(ref.key)
+        for folder in (RUNS, VERDICTS):  # listed to the end first: a listing's next page goes on from a key of the last
+            for key in store.list(f"{folder.of(config.run)}/"):
+                doomed.add(key)
+        deleted = _delete(store, doomed, on_deleted)
+    if with_shared:
+        forget_pruned(store, config.run)
     delete_topics(config)
-    return deletion.deleted
+    return deleted
 
 
-class _Deletion:
-    """Deletes objects side by side. `with` waits for those under way, also after an error."""
-
-    def __init__(self, store: ObjectStore, on_deleted: OnDeleted | None) -> None:
-        self._store, self._on_deleted = store, on_deleted
-        self._pool = ThreadPoolExecutor(AT_ONCE, "deletion")
-        self.deleted = 0
-
-    def __enter__(self) -> _Deletion:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(cancel_futures=True)
-
-    def delete(self, keys: Iterable[str]) -> None:
-        """Raises StoreError of the first that cannot be deleted."""
-        coming = iter(keys)
+def _delete(store: ObjectStore, keys: Iterable[str], on_deleted: OnDeleted) -> int:
+    """How many there were. Raises StoreError of the first that cannot be deleted."""
+    coming, deleted = iter(keys), 0
+    with ThreadPoolExecutor(AT_ONCE, "deletion") as pool:
         while batch := list(islice(coming, BATCH)):
-            for _ in self._pool.map(self._store.delete, batch):
-                self.deleted += 1
-            if self._on_deleted is not None:
-                self._on_deleted(self.deleted)
+            for _ in pool.map(store.delete, batch):
+                deleted += 1
+            on_deleted(deleted)
+    return deleted
 
 
 def named(config: Config) -> Iterator[ObjectRef]:

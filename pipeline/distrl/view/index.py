@@ -234,15 +234,15 @@ def delete(path: Path) -> None:
 def _opened(path: Path, identity: Mapping[str, str]) -> sqlite3.Connection:
     """A connection to the file, which is made anew unless it is an index of this schema and of this log."""
     connection = _connected(path)
-    known = _known(connection)
-    if known is not None and all(known.get(name, each) == each for name, each in identity.items()):
-        if known != known | dict(identity):
-            try:
+    try:
+        known = _known(connection)
+        if known is not None and all(known.get(name, each) == each for name, each in identity.items()):
+            if known != known | dict(identity):
                 _remember(connection, known | dict(identity))
-            except BaseException:  # a full disk, or another server that writes: the index is sound
-                connection.close()
-                raise
-        return connection
+            return connection
+    except BaseException:  # a full disk, or another server that writes: the index is sound
+        connection.close()
+        raise
     connection.close()
     delete(path)
     connection = _connected(path)
@@ -260,10 +260,9 @@ def _known(connection: sqlite3.Connection) -> dict[str, str] | None:
         known = json.loads(found["topics"])
         return dict(known) if found["schema"] == schema_id() else None
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF not in PASSING:
-            return None
-        connection.close()
-        raise
+        if error.sqlite_errorcode & 0xFF in PASSING:
+            raise
+        return None
     except (sqlite3.DatabaseError, KeyError, ValueError, TypeError, AttributeError):
         return None
 

@@ -149,12 +149,14 @@ def run_evaluator(config: Config, stop: threading.Event, monitor: Monitor | None
                 heartbeat_thread.check()
                 monitor.progress()
                 version = unfinished or versions.latest()
-                if version is not None and version != handled:
-                    left = _follow(config, version, tasks, progress, stop, monitor)
-                    if left is not None:
-                        played, times = version, 1 if version != played else times + 1
+                if (
+                    version is not None
+                    and version != handled
+                    and (left := _follow(config, version, tasks, progress, stop, monitor)) is not None
+                ):
+                    played, times = version, times + 1 if version == played else 1
                     is_old = unfinished is not None and version != versions.latest()
-                    if left == 0 or (left is not None and (is_old or times >= TIMES)):
+                    if left == 0 or is_old or times >= TIMES:
                         handled = version
                         if unfinished is not None:
                             unfinished = None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import factories
@@ -20,6 +19,7 @@ from distrl.evaluate.policies import PolicyId
 from distrl.rollout.episode import Episode
 from distrl.store.objects import open_store
 from distrl.types import Evaluation, Outcome, Split, Task, Version
+from integration.test_feeder import until
 
 pytestmark = pytest.mark.integration
 
@@ -75,18 +75,11 @@ def test_a_version_is_evaluated_again_some_times_where_tasks_were_interrupted_an
         thread = threading.Thread(target=evaluator.run_evaluator, args=(often, stop), daemon=True)
         thread.start()
         try:
-            until(lambda: played[0] == evaluator.TIMES)
+            until("version 0, TIMES times", lambda: played[0] == evaluator.TIMES)
             journal.publish_version(factories.version(1))
-            until(lambda: played[1] == evaluator.TIMES)
+            until("version 1, TIMES times", lambda: played[1] == evaluator.TIMES)
         finally:
             stop.set()
             thread.join(60)
     assert not thread.is_alive()
     assert played == {0: evaluator.TIMES, 1: evaluator.TIMES}
-
-
-def until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -15,7 +15,7 @@ from distrl.learner.fold import fold
 from distrl.learner.recover import Log, recover, snapshot, unfolded
 from distrl.learner.state import LearnerState
 from distrl.store.checkpoints import save_checkpoint, tensor_files
-from distrl.store.objects import open_store
+from distrl.store.objects import ObjectStore, open_store
 from distrl.types import LoggedTrajectory, Update
 
 from learner.world import Screens, config, update_of, windows
@@ -36,6 +36,14 @@ def run(settings: Config, screens: Screens) -> Run:
         updates.append(update_of(state.u, window, state.watermarks, settings))
         fold(state, window, updates[-1], screens, settings)
     return state, updates, records
+
+
+@pytest.fixture
+def store(settings: Config, run: Run, tmp_path: Path) -> ObjectStore:
+    """With a checkpoint of the run's end, of the log `ids`."""
+    made, (state, updates, _) = open_store(settings_room.StoreSettings(url=f"file://{tmp_path}")), run
+    save_checkpoint(made, settings.run, *snapshot(settings, state, IdSet(), chain(updates), log_id="ids"))
+    return made
 
 
 def test_checkpoint_in_a_store_and_back(
@@ -110,12 +118,10 @@ def test_a_buffer_that_comes_to_span_too_much_is_warned_of_before_a_restart_need
 
 
 def test_checkpoints_of_a_run_on_another_broker_are_neither_begun_with_nor_deleted(
-    settings: Config, run: Run, tmp_path: Path
+    settings: Config, run: Run, store: ObjectStore
 ) -> None:
     """An empty broker beside the store of a run: `distrl up` in another folder, a wrong kafka.bootstrap."""
-    store = open_store(settings_room.StoreSettings(url=f"file://{tmp_path}"))
-    state, updates, _ = run
-    save_checkpoint(store, settings.run, *snapshot(settings, state, IdSet(), chain(updates), log_id="ids"))
+    state, _, _ = run
     with pytest.raises(BrokerError, match="made again or mirrored"):
         recover(settings, store, history=History(), log=Log({}, "other ids"))
     with pytest.raises(BrokerError, match="made again or mirrored"):  # also where a learner was at work there
@@ -125,11 +131,9 @@ def test_checkpoints_of_a_run_on_another_broker_are_neither_begun_with_nor_delet
 
 
 def test_a_checkpoint_with_a_damaged_tensor_is_refused_so_that_pruning_does_not_count_it(
-    settings: Config, run: Run, tmp_path: Path
+    settings: Config, run: Run, store: ObjectStore, tmp_path: Path
 ) -> None:
-    store = open_store(settings_room.StoreSettings(url=f"file://{tmp_path}"))
     state, updates, _ = run
-    save_checkpoint(store, settings.run, *snapshot(settings, state, IdSet(), chain(updates), log_id="ids"))
     for key in tensor_files(store, settings.run):
         (tmp_path / key).write_bytes(b"rotten")
     found = recover(settings, store, history=History.of(updates), log=log_up_to(state))

@@ -23,15 +23,24 @@ ACKNOWLEDGED_S = 300.0
 PAUSE_S = 0.1
 
 
+def until_written(attempt: Callable[[], None], within_s: float, stop: threading.Event | None = None) -> int:
+    """Make attempts until one is written or `stop` is set; returns how many came to nothing."""
+    deadline, failed = time.monotonic() + within_s, 0
+    while stop is None or not stop.is_set():
+        assert time.monotonic() < deadline
+        try:
+            attempt()
+        except UnwrittenError:
+            failed += 1
+        else:
+            break
+    return failed
+
+
 def append_line(journal: JournalWriter, number: int, stop: threading.Event | None = None) -> None:
     """Line `number` of a journal, tried until it is written or `stop` is set."""
     update = Update(number, (Watermark("t", 0, number),), "f" * 64, 1_000 + number)
-    while stop is None or not stop.is_set():
-        try:
-            journal.append(update)
-        except UnwrittenError:
-            continue
-        return
+    until_written(lambda: journal.append(update), ACKNOWLEDGED_S, stop)
 
 
 class Going:

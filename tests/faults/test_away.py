@@ -21,6 +21,7 @@ from distrl.learner.journal_writer import JournalWriter, UnwrittenError
 from distrl.types import ObjectRef, Update, Version, Watermark
 from groups import member
 
+from faults.going import until_written
 from faults.live import PATIENCE_S, WARMUP, LiveRun
 from faults.proxy import END_TRANSACTION, Proxy, behind
 
@@ -155,7 +156,7 @@ def test_a_learner_that_stood_still_in_a_write_sees_that_this_may_be_why_and_goe
         with pytest.raises(UnwrittenError, match=r"or this one stalled for 15 s"):
             writer.append(update(0))
         assert journalled(run.config) == []
-        until_written(lambda: writer.append(update(0)))
+        until_written(lambda: writer.append(update(0)), PATIENCE_S)
     assert journalled(run.config) == [update(0)]
 
 
@@ -201,19 +202,6 @@ def version(number: int) -> Version:
     return factories.version(number, adapter=ref)
 
 
-def until_written(attempt: Callable[[], None]) -> int:
-    """How many attempts came to nothing."""
-    deadline, failed = time.monotonic() + PATIENCE_S, 0
-    while True:
-        assert time.monotonic() < deadline
-        try:
-            attempt()
-        except UnwrittenError:
-            failed += 1
-        else:
-            return failed
-
-
 @pytest.mark.faults_long
 @pytest.mark.parametrize("swallowed", [True, False])
 def test_a_record_is_in_the_log_once_whether_the_answer_or_the_request_was_lost(
@@ -229,7 +217,7 @@ def test_a_record_is_in_the_log_once_whether_the_answer_or_the_request_was_lost(
             with pytest.raises(UnwrittenError):
                 write()
             proxy.hint()
-            until_written(write)
+            until_written(write, PATIENCE_S)
         journal_writer.append(update(2))
     assert journalled(run.config) == [update(0), update(1), update(2)]
     assert run.versions() == [version(0)]

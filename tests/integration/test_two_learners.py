@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -22,6 +20,7 @@ from distrl.learner import journal_writer
 from distrl.learner.journal_writer import JournalWriter, OtherLinesError, UnwrittenError
 from distrl.types import Heartbeat, Update, Watermark
 from distrl.wire.codec import encode
+from faults.going import until_written
 from faults.proxy import Proxy, behind
 
 pytestmark = pytest.mark.integration
@@ -42,15 +41,6 @@ def update(u: int) -> Update:
     return Update(u, (Watermark("t", 0, u),), "f" * 64, 1_000 + u)
 
 
-def until_written(attempt: Callable[[], None]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return attempt()
-        except UnwrittenError:
-            assert time.monotonic() < deadline
-
-
 def test_a_learner_that_was_away_ends_where_another_has_taken_over_that_has_journalled_nothing_yet(
     config: Config, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,7 +53,7 @@ def test_a_learner_that_was_away_ends_where_another_has_taken_over_that_has_jour
         with JournalWriter(config) as successor:
             proxy.hint()
             with pytest.raises(ReplacedError, match=REPLACED):
-                until_written(lambda: away.append(update(1)))
+                until_written(lambda: away.append(update(1)), PATIENCE_S)
             theirs = replace(update(1), journalled_at=2_000)
             successor.append(theirs)  # at the first attempt: nobody has fenced it
     assert journalled(config) == [update(0), theirs]
@@ -83,7 +73,7 @@ def test_one_that_takes_over_while_the_older_opens_again_stays(config: Config, m
         older._in_doubt = True
         with pytest.raises(ReplacedError, match=REPLACED):
             older.append(update(0))
-        until_written(lambda: later.append(update(0)))
+        until_written(lambda: later.append(update(0)), PATIENCE_S)
         later.append(update(1))
     assert journalled(config) == [update(0), update(1)]
 
@@ -95,7 +85,7 @@ def test_a_learner_that_was_fenced_by_none_that_stays_goes_on(config: Config, mo
         here.append(update(0))
         with Journal(config):
             pass
-        until_written(lambda: here.append(update(1)))
+        until_written(lambda: here.append(update(1)), PATIENCE_S)
         here.append(update(2))
     assert journalled(config) == [update(0), update(1), update(2)]
 
@@ -109,7 +99,7 @@ def test_what_an_older_learner_has_written_last_is_read_before_the_later_one_goe
         with Journal(config) as older:
             older.append(theirs)
         with pytest.raises(OtherLinesError, match="an older learner has journalled"):
-            until_written(lambda: later.append(update(0)))
+            until_written(lambda: later.append(update(0)), PATIENCE_S)
         assert later.history().updates == (theirs,)
         later.append(update(1))
     assert journalled(config) == [theirs, update(1)]
@@ -130,7 +120,7 @@ def test_who_may_write_heartbeats_takes_over_from_nobody(config: Config, monkeyp
         claims_for_the_learner(config, "heartbeats", Claim(here.claim.number + 1_000, "a"))
         with Journal(config):
             pass
-        until_written(lambda: here.append(update(0)))
+        until_written(lambda: here.append(update(0)), PATIENCE_S)
     assert journalled(config) == [update(0)]
 
 
@@ -142,10 +132,10 @@ def test_a_claim_that_cannot_be_true_takes_over_from_nobody_and_bars_no_successo
         claims_for_the_learner(config, "learner.claims", Claim(10**claims.LONGEST_NUMBER - 1, "a"))
         with Journal(config):
             pass
-        until_written(lambda: here.append(update(0)))
+        until_written(lambda: here.append(update(0)), PATIENCE_S)
         with JournalWriter(config) as successor:
             with pytest.raises(ReplacedError, match=REPLACED):
-                until_written(lambda: here.append(update(1)))
+                until_written(lambda: here.append(update(1)), PATIENCE_S)
             successor.append(update(1))
     assert journalled(config) == [update(0), update(1)]
 
@@ -158,4 +148,4 @@ def test_a_claim_that_the_broker_has_lost_is_made_again(config: Config) -> None:
         later.append(update(0))
         claims.refuse_replaced(later.claim, config, "learner")  # as after a failed write
         with pytest.raises(ReplacedError, match=REPLACED):
-            until_written(lambda: older.append(update(0)))
+            until_written(lambda: older.append(update(0)), PATIENCE_S)

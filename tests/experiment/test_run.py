@@ -11,11 +11,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
+from command_lines import line_of
 from distrl.errors import ComputeError, ConfigError
 from distrl.experiment.catalogue import EXPERIMENTS, experiment_of
 from distrl.experiment.cells import FOLDER, TEMPORARY, persisted_by_other_code
@@ -63,7 +63,7 @@ def test_the_files_hold_every_arm_and_seed(whole: Path) -> None:
 def test_where_the_system_ends_a_process_the_error_says_how_to_go_on(whole: Path, tmp_path: Path) -> None:
     def kill(cell: Cell) -> None:
         for child in psutil.Process().children():
-            if any("spawn_main" in word for word in child.cmdline()):
+            if "spawn_main" in line_of(child):
                 child.kill()
 
     with pytest.raises(ComputeError, match="one of 1 processes that compute cells") as ended:
@@ -144,9 +144,7 @@ def test_an_interrupted_experiment_leaves_no_process_and_no_temporary_file(
 
 def tracker(process: psutil.Process) -> bool:
     """multiprocessing's own, which stays for as long as this process does."""
-    with suppress(psutil.NoSuchProcess):
-        return "resource_tracker" in " ".join(process.cmdline())
-    return False
+    return "resource_tracker" in line_of(process)
 
 
 def test_what_is_there_is_not_computed_again_and_what_is_damaged_or_of_other_settings_is(whole: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -114,6 +115,15 @@ class Cluster:
         found = admin(KafkaSettings(bootstrap=self.bootstrap)).list_topics(TRANSACTIONS, timeout=WHOLE_S)
         partitions = found.topics[TRANSACTIONS].partitions
         return int(partitions[_java_hash(transactional_id) % len(partitions)].leader)
+
+    def controller(self) -> int:
+        """The node that makes others leaders: who leads the quorum, by what each node has written of it."""
+        found = []
+        for node in NODES:
+            state = self._home(node) / "data" / "__cluster_metadata-0" / "quorum-state"
+            vote = json.loads(state.read_text())
+            found.append((vote["leaderEpoch"], vote["leaderId"]))
+        return int(max(found)[1])
 
     def repair(self) -> None:
         """Whole again, whatever a test has done."""

@@ -55,6 +55,16 @@ def config(whole: Cluster) -> Config:
     return made
 
 
+def led_by(cluster: Cluster, topic: str, controls: bool) -> tuple[Config, int]:
+    """A new run whose topic of this name is led by the controller, or by one of the others, and that node."""
+    while True:
+        config = settings_of(cluster)
+        topic_admin.ensure(config)
+        node = cluster.leader(topic_name(config.run, topic))
+        if (node == cluster.controller()) == controls:
+            return config, node
+
+
 @pytest.fixture
 def run(whole: Cluster, new_run: Callable[..., LiveRun]) -> LiveRun:
     """A whole run whose broker is the cluster."""
@@ -64,9 +74,10 @@ def run(whole: Cluster, new_run: Callable[..., LiveRun]) -> LiveRun:
 # Short forms
 
 
-def test_all_work_goes_on_within_15_s_though_a_broker_stands_still(whole: Cluster, config: Config) -> None:
+@pytest.mark.parametrize("controls", [False, True], ids=["a broker", "the controller"])
+def test_all_work_goes_on_within_15_s_though_a_broker_stands_still(whole: Cluster, controls: bool) -> None:
     """Records are written, followed, journalled, handed out by the group, and topics described: each all the time."""
-    node = whole.leader(topic_name(config.run, "heartbeats"))
+    config, node = led_by(whole, "heartbeats", controls)
     with Going(config) as going, RunFeed(config) as feed:
         began = time.monotonic()
         going.until_each(10)
@@ -87,13 +98,14 @@ def test_all_work_goes_on_within_15_s_though_a_broker_stands_still(whole: Cluste
     assert "going" not in silent, "its heartbeats waited, and it worked"
 
 
-def test_the_journal_goes_on_though_the_broker_that_was_to_end_its_transaction_stands_still(whole: Cluster) -> None:
+@pytest.mark.parametrize("controls", [False, True], ids=["a broker", "the controller"])
+def test_the_journal_goes_on_though_the_broker_that_was_to_end_its_transaction_stands_still(
+    whole: Cluster, controls: bool
+) -> None:
     """The coordinator has taken a commit, and the partition's leader freezes at once: mostly before it has written
     the commit's marker. Until another leader has, the coordinator refuses the learner's next transaction."""
-    config = settings_of(whole)
     while True:  # until two nodes are concerned
-        topic_admin.ensure(config)
-        leader = whole.leader(topic_name(config.run, "updates"))
+        config, leader = led_by(whole, "updates", controls)
         with JournalWriter(config) as journal:
             if whole.coordinator(f"distrl.{config.run}.{ROLE}") != leader:
                 longest = max(_seconds(journal, number) for number in range(5))
@@ -103,7 +115,6 @@ def test_the_journal_goes_on_though_the_broker_that_was_to_end_its_transaction_s
                 finally:
                     whole.thaw(leader)
                 break
-        config = settings_of(whole)
     print(f"node {leader} stood still: {waited:.1f} s; before it {longest:.1f} s at most")
     assert [line.u for line in journalled(config)] == list(range(6))
     assert waited < min(PROMISED_S + STEPS * longest, KAFKAS_OWN_S)

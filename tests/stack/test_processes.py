@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from command_lines import line_of
 from distrl.errors import StackError
 from distrl.stack import processes
 from distrl.stack.processes import CancelledError, Child, adopt, find, find_all, start, stop_all, wait_ready
@@ -75,7 +76,7 @@ def test_one_whose_pid_cannot_be_written_is_not_left_running(tmp_path: Path) -> 
     (tmp_path / "a.pid.new").mkdir()  # where the file is written first
     with pytest.raises(StackError, match="the pid of a cannot be written"):
         start("a", SLEEPER, tmp_path)
-    assert not [each for each in psutil.Process().children() if each.cmdline() == SLEEPER]
+    assert not [each for each in psutil.Process().children() if line_of(each) == " ".join(SLEEPER)]
 
 
 def test_one_that_another_has_started_is_killed_where_its_pid_cannot_be_written(tmp_path: Path) -> None:

@@ -18,6 +18,20 @@ from chart_examples import CHART, EXAMPLES, containers, helm_says, looked_at, po
 pytestmark = pytest.mark.kubernetes
 
 MINIMAL = CHART / "ci" / "minimal-values.yaml"
+NUMBERS = {
+    "config": {"run": "20261002"},
+    "imagePullSecrets": ["1"],
+    "defaults": {"priorityClassName": "6", "runtimeClassName": "7", "serviceAccount": {"name": "8"}},
+    "credentials": {
+        "kafka": {"existingSecret": "11", "usernameKey": "1", "passwordKey": "true"},
+        "store": {"existingSecret": "12", "accessKey": "1", "secretKey": "null"},
+        "judge": {"existingSecret": "13", "apiKey": "1"},
+        "modelServer": {"existingSecret": "14", "apiKey": "1"},
+        "adb": {"existingSecret": "15", "key": "1"},
+    },
+    "certificates": {"kafka": {"secret": "16", "key": "1"}, "store": {"configMap": "17", "key": "1"}},
+}
+"""Names that Kubernetes takes, and that YAML without quotes reads as numbers, a boolean or null."""
 OTHERS = ("keda.sh", "monitoring.coreos.com", "kafka.strimzi.io", "leaderworkerset.x-k8s.io")
 """API groups of custom resources."""
 example = pytest.mark.parametrize("values", EXAMPLES, ids=lambda path: path.stem)
@@ -97,6 +111,11 @@ def test_chart_testing_finds_nothing(chart_testing: Path, helm: Path) -> None:
         ("learner.replicas=2", r"at '/learner': additional properties 'replicas' not allowed"),
         ("learner.scratch=much", r"'much' does not match pattern"),
         ("image.digest=sha256:12", r"at '/image/digest': 'sha256:12' does not match pattern"),
+        (
+            "learner.podDisruptionBudget.minAvailable=1,learner.podDisruptionBudget.maxUnavailable=1",
+            r"at '/learner/podDisruptionBudget': 'not' failed",
+        ),
+        ("networkPolicy.store.ports={0}", r"at '/networkPolicy/store/ports/0': minimum: got 0, want 1"),
         ("leaner.enabled=false", r"additional properties 'leaner' not allowed"),
     ],
 )
@@ -123,6 +142,23 @@ def test_kubernetes_knows_every_field_and_pod_security_restricted_takes_every_po
     assert done.returncode == 0, done.stdout
     other = [each for each in objects if each["apiVersion"].partition("/")[0] in OTHERS]
     assert done.stdout == f"{len(objects) - len(other)} sound, {len(other)} of other kinds, 0 wrong\n"
+
+
+@example
+def test_names_that_look_like_numbers_stay_strings(helm: Path, manifests: Path, values: Path, tmp_path: Path) -> None:
+    numbers = tmp_path / "numbers.yaml"
+    numbers.write_text(yaml.safe_dump(NUMBERS))
+    named = ("20261002", str(CHART), "--namespace", "7", "--values", str(values), "--values", str(numbers))
+    done = helm_says(helm, "template", *named)
+    assert done.returncode == 0, done.stderr
+    objects = [each for each in yaml.safe_load_all(done.stdout) if each]
+    looked = looked_at(manifests, objects)
+    assert looked.returncode == 0, looked.stdout
+    for each in objects:
+        metadata = each["metadata"]
+        assert metadata.get("namespace", "7") == "7"
+        strings = [metadata["name"], *metadata.get("labels", {}).values(), *metadata.get("annotations", {}).values()]
+        assert all(isinstance(text, str) for text in strings), metadata
 
 
 def test_a_wrong_field_and_a_wider_pod_are_found(helm: Path, manifests: Path) -> None:

@@ -34,7 +34,7 @@ spec:
       {{- with .root.Values.imagePullSecrets }}
       imagePullSecrets:
         {{- range . }}
-        - name: {{ . }}
+        - name: {{ . | quote }}
         {{- end }}
       {{- end }}
       securityContext:
@@ -95,7 +95,7 @@ spec:
   ingress:
     - from:
         - podSelector:
-            matchLabels: {app.kubernetes.io/instance: {{ .root.Release.Name }}, app.kubernetes.io/part-of: distrl}
+            matchLabels: {app.kubernetes.io/instance: {{ .root.Release.Name | quote }}, app.kubernetes.io/part-of: distrl}
   egress:
     - to:
         - podSelector:

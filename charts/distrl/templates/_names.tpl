@@ -14,10 +14,13 @@
 {{ include "distrl.fullname" .root }}-{{ .component }}
 {{- end -}}
 
-{{/* Labels by which pods are selected; they never change. Arguments: root, role, component. */}}
+{{/*
+Labels by which pods are selected; they never change. Values that a user chooses are quoted here and elsewhere: 20261002, 1e5
+and true are no strings in YAML. Arguments: root, role, component.
+*/}}
 {{- define "distrl.selector" -}}
-app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 distrl/role: {{ .role }}
 {{- end -}}
@@ -32,14 +35,14 @@ distrl/role: {{ .role }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 app.kubernetes.io/part-of: distrl
-distrl/run: {{ include "distrl.runLabel" .root }}
+distrl/run: {{ include "distrl.runLabel" .root | quote }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{/* name, namespace and labels of an object of a component. Arguments: root, role, component. */}}
 {{- define "distrl.metadata" -}}
 name: {{ include "distrl.name" . }}
-namespace: {{ .root.Release.Namespace }}
+namespace: {{ .root.Release.Namespace | quote }}
 labels:
   {{- include "distrl.labels" . | nindent 2 }}
 {{- end -}}

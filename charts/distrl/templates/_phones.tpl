@@ -11,7 +11,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Fails for a pool that cannot work. Arguments: name, values. */}}
+{{/* Fails for a pool that cannot work. Arguments: name, values, given (its own values alone). */}}
 {{- define "distrl.validatePool" -}}
 {{- $where := printf "workers.%s" .name -}}
 {{- include "distrl.validatePhones" (dict "where" $where "phones" .values.phones) -}}
@@ -21,6 +21,9 @@
 {{- end -}}
 {{- if and (ne $scaling.type "fixed") (lt (int $scaling.maxReplicas) (int $scaling.minReplicas)) -}}
 {{- fail (printf "%s.scaling.maxReplicas: %v is less than minReplicas, %v" $where $scaling.maxReplicas $scaling.minReplicas) -}}
+{{- end -}}
+{{- if (default dict .given.serviceAccount).annotations -}}
+{{- fail (printf "%s.serviceAccount.annotations: pools share the ServiceAccount of workers; set workerDefaults.serviceAccount.annotations, or make an account for this pool yourself and name it in %s.serviceAccount.name" $where $where) -}}
 {{- end -}}
 {{- end -}}
 

@@ -18,10 +18,10 @@ metadata:
     {{- include "distrl.labels" . | nindent 4 }}
     {{- with $values.podLabels }}{{ toYaml . | nindent 4 }}{{ end }}
   annotations:
-    distrl/config: {{ include "distrl.config" $root | sha256sum | trunc 16 }}
+    distrl/config: {{ include "distrl.config" $root | sha256sum | trunc 16 | quote }}
     {{- with $values.podAnnotations }}{{ toYaml . | nindent 4 }}{{ end }}
 spec:
-  serviceAccountName: {{ include "distrl.serviceAccountName" . }}
+  serviceAccountName: {{ include "distrl.serviceAccountName" . | quote }}
   automountServiceAccountToken: false
   # A Service's variables would begin with DISTRL_ where the release does, and be read as settings.
   enableServiceLinks: false
@@ -32,12 +32,12 @@ spec:
   {{- with $root.Values.imagePullSecrets }}
   imagePullSecrets:
     {{- range . }}
-    - name: {{ . }}
+    - name: {{ . | quote }}
     {{- end }}
   {{- end }}
   {{- range $key := list "priorityClassName" "runtimeClassName" }}
   {{- with index $values $key }}
-  {{ $key }}: {{ . }}
+  {{ $key }}: {{ . | quote }}
   {{- end }}
   {{- end }}
   securityContext:
@@ -157,7 +157,7 @@ spec:
         {{- with $values.volumeMounts }}{{ toYaml . | nindent 8 }}{{ end }}
   volumes:
     - name: config
-      configMap: {name: {{ .config | default (include "distrl.fullname" $root) }}}
+      configMap: {name: {{ .config | default (include "distrl.fullname" $root) | quote }}}
     - name: scratch
       emptyDir: {sizeLimit: {{ $values.scratch }}}
     {{- with include "distrl.userCertificate" . }}
@@ -167,14 +167,14 @@ spec:
     {{- range $name, $given := include "distrl.certificates" $root | fromYaml }}
     - name: {{ $name }}-certificate
       {{- if $given.secret }}
-      secret: {secretName: {{ $given.secret }}, items: [{key: {{ $given.key }}, path: ca.crt}]}
+      secret: {secretName: {{ $given.secret | quote }}, items: [{key: {{ $given.key | quote }}, path: ca.crt}]}
       {{- else }}
-      configMap: {name: {{ $given.configMap }}, items: [{key: {{ $given.key }}, path: ca.crt}]}
+      configMap: {name: {{ $given.configMap | quote }}, items: [{key: {{ $given.key | quote }}, path: ca.crt}]}
       {{- end }}
     {{- end }}
     {{- if and $phones $values.credentials.adb.existingSecret }}
     - name: adb
-      secret: {secretName: {{ $values.credentials.adb.existingSecret }}, items: [{key: {{ $values.credentials.adb.key }}, path: adbkey}]}
+      secret: {secretName: {{ $values.credentials.adb.existingSecret | quote }}, items: [{key: {{ $values.credentials.adb.key | quote }}, path: adbkey}]}
     {{- end }}
     {{- if $model }}
     - name: base-model
@@ -211,8 +211,8 @@ spec:
 {{- define "distrl.needs" -}}
 learner: [kafka, store, tracing]
 feeder: [kafka, tracing]
-worker: [kafka, store, judge, modelServer, tracing, phones]
-evaluator: [kafka, store, judge, modelServer, phones]
+worker: [kafka, store, judge, modelServer, tracing, adb, phones]
+evaluator: [kafka, store, judge, modelServer, adb, phones]
 topics: [kafka]
 doctor: [kafka, store]
 demonstrations: [kafka, store]
@@ -263,9 +263,9 @@ Arguments: root, role.
 {{- if .username }}
 - {name: DISTRL_KAFKA__SASL_USERNAME, value: {{ .username | quote }}}
 {{- else }}
-- {name: DISTRL_KAFKA__SASL_USERNAME, valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .usernameKey }}}}}
+- {name: DISTRL_KAFKA__SASL_USERNAME, valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .usernameKey | quote }}}}}
 {{- end }}
-- {name: DISTRL_KAFKA__SASL_PASSWORD, valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .passwordKey }}}}}
+- {name: DISTRL_KAFKA__SASL_PASSWORD, valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .passwordKey | quote }}}}}
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -281,15 +281,15 @@ Arguments: root, role.
 {{- include "distrl.kafkaCredentials" . }}
 {{- if and (has "store" $needs) $given.store.existingSecret }}
 {{- with $given.store }}
-- {name: DISTRL_STORE__ACCESS_KEY, valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .accessKey }}}}}
-- {name: DISTRL_STORE__SECRET_KEY, valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .secretKey }}}}}
+- {name: DISTRL_STORE__ACCESS_KEY, valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .accessKey | quote }}}}}
+- {name: DISTRL_STORE__SECRET_KEY, valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .secretKey | quote }}}}}
 {{- end }}
 {{- end }}
 {{- if and (has "judge" $needs) $given.judge.existingSecret }}
-- {name: DISTRL_JUDGE__API_KEY, valueFrom: {secretKeyRef: {name: {{ $given.judge.existingSecret }}, key: {{ $given.judge.apiKey }}}}}
+- {name: DISTRL_JUDGE__API_KEY, valueFrom: {secretKeyRef: {name: {{ $given.judge.existingSecret | quote }}, key: {{ $given.judge.apiKey | quote }}}}}
 {{- end }}
 {{- if and (has "modelServer" $needs) $given.modelServer.existingSecret }}
-- {name: DISTRL_POLICY__SERVER__API_KEY, valueFrom: {secretKeyRef: {name: {{ $given.modelServer.existingSecret }}, key: {{ $given.modelServer.apiKey }}}}}
+- {name: DISTRL_POLICY__SERVER__API_KEY, valueFrom: {secretKeyRef: {name: {{ $given.modelServer.existingSecret | quote }}, key: {{ $given.modelServer.apiKey | quote }}}}}
 {{- end }}
 {{- if and (has "phones" $needs) $given.adb.existingSecret }}
 - {name: ADB_VENDOR_KEYS, value: /etc/distrl/adb/adbkey}

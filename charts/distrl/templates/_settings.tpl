@@ -84,25 +84,65 @@ A role's values: `defaults`, under its own; a demo asks for less. Arguments: roo
 */}}
 {{- define "distrl.role" -}}
 {{- $merged := deepCopy .root.Values.defaults -}}
+{{- $credentials := include "distrl.credentialsOver" (list .root.Values.credentials .root.Values.defaults.credentials) | fromYaml -}}
+{{- /* Whole: minAvailable over maxUnavailable would be both, and {} none. */ -}}
+{{- $budget := default dict .root.Values.defaults.podDisruptionBudget -}}
 {{- range .values -}}
 {{- $merged = mergeOverwrite $merged (deepCopy .) -}}
+{{- $credentials = include "distrl.credentialsOver" (list $credentials .credentials) | fromYaml -}}
+{{- if kindIs "map" .podDisruptionBudget }}{{ $budget = .podDisruptionBudget }}{{ end -}}
 {{- end -}}
 {{- if .root.Values.demo.enabled -}}
 {{- $_ := set $merged "resources" (mergeOverwrite (deepCopy $merged.resources) (dict "requests" .root.Values.demo.requests)) -}}
 {{- end -}}
-{{- $_ := set $merged "credentials" (mergeOverwrite (deepCopy .root.Values.credentials) (default dict $merged.credentials)) -}}
+{{- $_ := set $merged "credentials" $credentials -}}
+{{- $_ := set $merged "podDisruptionBudget" $budget -}}
 {{- $merged | toYaml -}}
 {{- end -}}
 
-{{/* The pools of workers by name. */}}
-{{- define "distrl.pools" -}}
+{{/*
+Credentials under those of the next level. A user is of its Secret: where that level names another one and no user, the user
+is the one in it. Arguments: a list of both.
+*/}}
+{{- define "distrl.credentialsOver" -}}
+{{- $under := first . -}}
+{{- $over := default dict (last .) -}}
+{{- $merged := mergeOverwrite (deepCopy $under) (deepCopy $over) -}}
+{{- $own := default dict $over.kafka -}}
+{{- if and $own.existingSecret (ne $own.existingSecret $under.kafka.existingSecret) -}}
+{{- $_ := set $merged.kafka "username" (default "" $own.username) -}}
+{{- end -}}
+{{- $merged | toYaml -}}
+{{- end -}}
+
+{{/*
+The budget of a pool that is given none, by its own values, workerDefaults or defaults. Workers that are not ready (before
+version 0, or while no phone answers) do no work that an eviction would interrupt; without AlwaysAllow they block the
+drain of their node until they are ready.
+*/}}
+{{- define "distrl.poolBudget" -}}
+maxUnavailable: 1
+unhealthyPodEvictionPolicy: AlwaysAllow
+{{- end -}}
+
+{{/* The pools of workers by name, as they are given. */}}
+{{- define "distrl.givenPools" -}}
 {{- $pools := .Values.workers -}}
 {{- if and .Values.demo.enabled (not $pools) -}}
 {{- $pools = .Values.demo.workers -}}
 {{- end -}}
+{{- $pools | toYaml -}}
+{{- end -}}
+
+{{/* The pools of workers by name, each over workerDefaults and defaults. */}}
+{{- define "distrl.pools" -}}
+{{- $least := dict -}}
+{{- if not .Values.defaults.podDisruptionBudget -}}
+{{- $_ := set $least "podDisruptionBudget" (include "distrl.poolBudget" . | fromYaml) -}}
+{{- end -}}
 {{- $merged := dict -}}
-{{- range $name, $pool := $pools -}}
-{{- $values := include "distrl.role" (dict "root" $ "values" (list $.Values.workerDefaults $pool)) | fromYaml -}}
+{{- range $name, $pool := include "distrl.givenPools" . | fromYaml -}}
+{{- $values := include "distrl.role" (dict "root" $ "values" (list $least $.Values.workerDefaults $pool)) | fromYaml -}}
 {{- $_ := set $merged $name $values -}}
 {{- end -}}
 {{- $merged | toYaml -}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from itertools import repeat
@@ -9,9 +10,10 @@ from itertools import repeat
 import pytest
 from distrl.config import load
 from distrl.device.allow_list import PackageAllowList
+from distrl.device.app_recovery import recover_app
 from distrl.device.errors import DeviceForeignApp, DeviceGarbage
 from distrl.device.session import AdbSession
-from distrl.device.window import SYSTEM_UI, focused_window, package_in_front
+from distrl.device.window import SYSTEM_UI, FrontWindow, front_window, owner_of
 from distrl.errors import ConfigError
 from simphone.commands import COMMANDS, dumpsys
 from simphone.commands.base import CommandResult, Invocation
@@ -147,27 +149,141 @@ def test_without_a_list_the_phone_is_not_even_asked(session: AdbSession, monkeyp
     assert allow_list(session).enforce() is None
 
 
+NO_APP = "  mFocusedApp=null\n"
 APP = "  mFocusedApp=ActivityRecord{b3a u0 com.a.b/.Main t82}\n"
 OLD_APP = "  mFocusedApp=AppWindowToken{1f0 token=Token{6d5 ActivityRecord{b3a u0 com.a.b/.Main t82}}}\n"
 
 
 @pytest.mark.parametrize(
-    ("dump", "window", "package"),
+    ("title", "app", "package"),
     [
-        ("  mCurrentFocus=Window{5c4 u0 com.a.b/com.a.b.Main}\n" + APP, "com.a.b/com.a.b.Main", "com.a.b"),
-        ("  mCurrentFocus=Window{5c4 u0 PopupWindow:81f}\n" + APP, "PopupWindow:81f", "com.a.b"),
-        ("  mCurrentFocus=Window{5c4 u0 PopupWindow:81f}\n" + OLD_APP, "PopupWindow:81f", "com.a.b"),
-        ("  mCurrentFocus=Window{5c4 u0 PopupWindow:81f}\n  mFocusedApp=null\n", "PopupWindow:81f", SYSTEM_UI),
-        (SHADE, "NotificationShade", SYSTEM_UI),
-        ("  mCurrentFocus=Window{5c4 u0 Application Not Responding: com.a.b}\n" + APP, "Application", SYSTEM_UI),
-        ("  mCurrentFocus=null\n" + APP, "", ""),
-        ("  mCurrentFocus=null\n  mCurrentFocus=Window{5c4 u0 com.a.b/com.a.b.Main}\n", "", ""),
-        ("Can't find service: window\n", None, None),
-        ("", None, None),
+        ("com.a.b/com.a.b.Main", APP, "com.a.b"),
+        ("com.a.b/com.a.b.Main", NO_APP, "com.a.b"),
+        ("com.c.d/com.c.d.Main", APP, None),
+        ("PopupWindow:81f", APP, "com.a.b"),
+        ("PopupWindow:81f", OLD_APP, "com.a.b"),
+        ("PopupWindow:81f", NO_APP, None),
+        ("Pop-Up Window", APP, None),
+        ("On/Off", APP, None),
+        ("com.a.b/x by another app", APP, None),
+        ("{a}", APP, None),
+        ("NotificationShade", APP, None),
+        ("Application Not Responding: com.a.b", APP, None),
     ],
 )
-def test_what_android_says_is_in_front(dump: str, window: str | None, package: str | None) -> None:
-    assert (focused_window(dump), package_in_front(dump)) == (window, package)
+def test_whose_window_is_in_front_as_far_as_its_title_says(title: str, app: str, package: str | None) -> None:
+    window = front_window(f"  mCurrentFocus=Window{{5c4 u0 {title}}}\n{app}")
+    assert window is not None
+    assert (window.id, window.title, window.package) == ("5c4", title, package)
+
+
+@pytest.mark.parametrize(
+    "dump", ["  mCurrentFocus=null\n" + APP, "  mCurrentFocus=null\n  mCurrentFocus=Window{5c4 u0 com.a.b/com.a.b.M}\n"]
+)
+def test_a_dump_may_say_that_no_window_has_the_focus(dump: str) -> None:
+    window = front_window(dump)
+    assert window is not None
+    assert (window.title, window.package) == ("", "")
+
+
+@pytest.mark.parametrize("dump", ["Can't find service: window\n", ""])
+def test_a_dump_may_say_nothing(dump: str) -> None:
+    assert front_window(dump) is None
+
+
+WINDOWS = """WINDOW MANAGER WINDOWS (dumpsys window windows)
+  Window #0 Window{a1 u0 Menü}:
+    mParentWindow=Window{b2 u0 com.a.b/com.a.b.Main}
+    mOwnerUid=10123 showForAllUsers=false package=com.a.b appop=NONE
+  Window #1 Window{b2 u0 com.c.d/com.c.d.Main}:
+    mOwnerUid=10124 mShowToOwnerOnly=true package=com.c.d appop=NONE
+  Window #2 Window{c3 u0 Application Error: com.a.b}:
+    mOwnerUid=1000 showForAllUsers=true package=android appop=SYSTEM_ALERT_WINDOW
+  Window #3 Window{d4 u0 NotificationShade}:
+    mOwnerUid=10085 showForAllUsers=true package=com.android.systemui appop=NONE
+  Window #4 Window{e5 u0 Odd}:
+    mAttrs={(0,0)(fillxfill)}
+  mCurrentFocus=Window{a1 u0 Menü}
+"""
+
+
+@pytest.mark.parametrize(
+    ("window", "package"),
+    [("a1", "com.a.b"), ("b2", "com.c.d"), ("c3", SYSTEM_UI), ("d4", SYSTEM_UI), ("e5", SYSTEM_UI), ("f6", "")],
+)
+def test_the_owner_of_a_window_is_the_one_that_android_lists(window: str, package: str) -> None:
+    assert owner_of(window, WINDOWS) == package
+
+
+def test_a_window_is_the_system_s_where_a_phone_lists_none() -> None:
+    assert owner_of("a1", "Can't find service: window\n") == SYSTEM_UI
+
+
+@pytest.mark.parametrize(
+    ("title", "package"),
+    [
+        ("Application Not Responding: com.a.b", "com.a.b"),
+        ("Application Error: com.a.b:remote", "com.a.b"),
+        ("Application Error: com.a.b; reboot", ""),
+        ("Application Not Responding: system", ""),
+        ("com.a.b/com.a.b.Main", ""),
+    ],
+)
+def test_the_system_s_dialog_about_an_app_names_it(title: str, package: str) -> None:
+    assert FrontWindow("5c4", title, "").failed_app == package
+
+
+@pytest.mark.parametrize(
+    "title", ["Pop-Up Window", "Pop-up-Fenster", "On/Off", "com.sim.settings/com.sim.settings.Main"]
+)
+def test_a_menu_or_dialog_of_any_title_belongs_to_the_app_that_opened_it(
+    session: AdbSession, monkeypatch: pytest.MonkeyPatch, title: str
+) -> None:
+    session.start_app(CLOCK)
+    window_says(monkeypatch, lambda real: re.sub(r"(Window\{\S+ u0) \S+\}", rf"\1 {title}}}", real))
+    assert session.focus() == title
+    assert allow_list(session, CLOCK).enforce() is None
+    assert allow_list(session, SETTINGS).foreign_app() == CLOCK
+
+
+def not_responding(session: AdbSession, monkeypatch: pytest.MonkeyPatch, package: str) -> list[str]:
+    """Has Android's dialog stand in front until the app is stopped; HOME does not close it. All that were stopped."""
+    stopped: list[str] = []
+    stop_app = session.stop_app
+
+    def stop(given: str) -> None:
+        stopped.append(given)
+        stop_app(given)
+
+    def shown(real: str) -> str:
+        if package in stopped:
+            return real
+        title = f"Application Not Responding: {package}"
+        said = re.sub(r"(Window\{\S+ u0) \S+\}", rf"\1 {title}}}", real)
+        return re.sub(r" package=\S+", " package=android", said)
+
+    monkeypatch.setattr(session, "stop_app", stop)
+    window_says(monkeypatch, shown)
+    return stopped
+
+
+def test_an_app_that_does_not_respond_is_stopped_as_home_leaves_its_dialog_where_it_is(
+    session: AdbSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.start_app(CLOCK)
+    stopped = not_responding(session, monkeypatch, CLOCK)
+    assert allow_list(session, CLOCK).enforce() == f"{SYSTEM_UI} ({CLOCK} stopped)"
+    assert stopped == [CLOCK]
+
+
+def test_recovery_stops_the_app_that_the_system_s_dialog_names(
+    session: AdbSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.start_app(CLOCK)
+    stopped = not_responding(session, monkeypatch, CLOCK)
+    assert recover_app(session)
+    assert stopped == [CLOCK]
+    assert session.package_in_front() == LAUNCHER
 
 
 @pytest.mark.parametrize("pattern", ["", "*", "com.*.clock", "com.sim.", "com.sim; reboot", ".*", "com.sim.clock*"])

@@ -7,10 +7,12 @@ import fcntl
 import gc
 import logging
 import os
+import shutil
 import socketserver
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -399,3 +401,50 @@ def test_a_phone_belongs_to_its_pool_between_leases_and_to_nobody_after_the_end(
     assert some(second.lease()).serial == phone.address
     assert first.lease() is None
     second.close()
+
+
+OTHER_USER = """
+import encodings.ascii, os, sys
+from pathlib import Path
+from distrl import config
+from distrl.device.leases import Hold, Leases
+os.umask(0o077)
+os.setgid(65534)
+os.setuid(int(sys.argv[4]))
+leases = Leases(Path(sys.argv[1]), config.AdbSettings(port=int(sys.argv[2])))
+hold = leases.take(sys.argv[3])
+print("held" if isinstance(hold, Hold) else hold, leases.holder(sys.argv[3]), leases.in_use(), flush=True)
+leases.domain()
+sys.stdin.read()
+os._exit(1)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may act as two other users")
+def test_two_users_of_one_machine_share_a_folder() -> None:
+    """What one holds is held for the other, too, whatever the umask; and free once it was killed."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    folder.chmod(0o777)
+    adb = config.AdbSettings()
+
+    @contextmanager
+    def user(number: int) -> Iterator[subprocess.Popen[str]]:
+        line = [sys.executable, "-c", OTHER_USER, str(folder), str(adb.port), SERIAL, str(number)]
+        child = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            yield child
+        finally:
+            child.kill()
+            child.communicate()
+
+    def said(child: subprocess.Popen[str]) -> str:
+        assert child.stdout is not None
+        return child.stdout.readline().strip()
+
+    with user(1001) as first:
+        assert said(first).startswith("held")
+        with user(1002) as second:
+            assert said(second) == f"process {first.pid} process {first.pid} True"
+    with user(1002) as second:
+        assert said(second).startswith("held")
+    shutil.rmtree(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -238,6 +239,30 @@ def test_a_copy_of_another_host_s_folder_of_locks_is_no_lock_of_this_host(
     with pytest.raises(DeviceHeld):
         lease("a").hold()
     assert on_phone(session) == ["host a"]
+
+
+def test_a_copy_of_the_folder_of_locks_on_the_same_host_is_another_folder(
+    adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.DeviceSettings], tmp_path: Path
+) -> None:
+    """As in two containers of an image in whose making `distrl devices` ran: each has its own locks."""
+    one = Leases(devices("a").directory, adb.adb)
+    place = place_of(one, phone.address)
+    copy = shutil.copytree(devices("a").directory, tmp_path / "copy")
+    assert place_of(Leases(devices("a").directory, adb.adb), phone.address) == place
+    assert place_of(Leases(copy, adb.adb), phone.address) != place
+
+
+def test_a_lease_is_not_taken_for_valid_after_the_machine_was_suspended(
+    adb: AdbServer, session: AdbSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The monotonic clock stands still meanwhile; other hosts' clocks go on."""
+    held = PhoneLease(session, "host a", "a", TTL_S)
+    held.hold()
+    held.check()
+    awake = time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: awake(clock) + TTL_S * (clock == time.CLOCK_BOOTTIME))
+    with pytest.raises(DeviceGone, match="could not be renewed"):
+        held.check()
 
 
 def test_of_many_hosts_that_race_for_a_phone_one_gets_it(lease: MakeLease, session: AdbSession) -> None:

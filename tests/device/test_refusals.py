@@ -19,12 +19,16 @@ from distrl.device.errors import (
     DeviceUnauthorized,
     refusal,
 )
+from distrl.device.names import adb_line
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
+from simphone.faults import Fault
+from simphone.serve import SimulatedPhone
 from simphone.transport import CNXN, Packet, pack
 
 from .conftest import StartPhones, free_ports
+from .test_emulator import frozen
 from .test_pool import Clock, counters
 
 AUTH = int.from_bytes(b"AUTH", "little")
@@ -158,10 +162,42 @@ def test_of_two_phones_with_one_serial_neither_is_driven_and_each_can_be_named_b
     ],
 )
 def test_each_refusal_has_a_kind_and_a_hint(words: str, kind: type[DeviceGone], hint: str) -> None:
-    error = refusal("0123", words, 7)
+    error = refusal("0123", words, "adb -P 7")
     assert type(error) is kind
     assert hint in error.hint
     assert (error.where, error.what) == ("0123", words)
+
+
+@pytest.mark.parametrize(
+    ("host", "line"),
+    [("127.0.0.1", "adb -P 7 devices"), ("localhost", "adb -P 7 devices"), ("lab-7", "adb -H lab-7 -P 7 devices")],
+)
+def test_a_hint_names_the_adb_server_that_is_configured(host: str, line: str) -> None:
+    """Without its host adb would start a server of its own on this machine."""
+    assert line in refusal("0123", "device '0123' not found", adb_line(host, 7)).hint
+
+
+@pytest.mark.parametrize(
+    ("timeouts_s", "setting"),
+    [
+        ({"settle_timeout_s": 0.3}, "devices.settle_timeout_s"),
+        ({"operation_timeout_s": 0.3}, "devices.operation_timeout_s"),
+    ],
+)
+def test_who_waited_too_long_is_given_the_setting_that_would_help(
+    session: AdbSession, phone: SimulatedPhone, timeouts_s: dict[str, float], setting: str
+) -> None:
+    phone.faults.set(Fault.SILENT)
+    session._devices = session._devices.model_copy(update=timeouts_s)
+    with pytest.raises(DeviceTimeout) as late:
+        session.settle()
+    assert late.value.hint == f"raise {setting} if it is slow"
+
+
+def test_a_deadline_that_no_setting_makes_longer_names_none(own: AdbServer) -> None:
+    with frozen(own), pytest.raises(DeviceTimeout) as late:
+        own.ask("host:version", 0.3)
+    assert "devices." not in late.value.hint
 
 
 def hint_for_unknown(server: AdbServer, name: str, timeouts: config.DeviceSettings) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain, repeat
 
 import pytest
@@ -68,6 +68,26 @@ def test_a_window_that_may_not_be_pictured_is_reported_as_such(
 
     monkeypatch.setattr(phone.machine, "png", lambda: picture(phone.machine.size))
     given_time(is_told)
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"), [(0, "whether its screen is on is unknown"), (1, r"its screen is off \(Asleep\)")]
+)
+def test_a_phone_that_does_not_say_in_time_why_it_is_black_is_taken_for_neither(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, answers: int, words: str
+) -> None:
+    """What it said of an earlier picture counts."""
+    real, asked = AdbSession._text, itertools.count()
+
+    def slow(self: AdbSession, command: Sequence[str] | str, deadline: Deadline) -> str:
+        if command == "dumpsys power" and next(asked) >= answers:
+            raise DeviceTimeout(self.serial, "took too long")
+        return real(self, command, deadline)
+
+    phone.faults.set(Fault.ASLEEP)
+    monkeypatch.setattr(AdbSession, "_text", slow)
+    with hurried(session, 2.0), pytest.raises(DeviceBlack, match=words):
+        session.settle()
 
 
 def test_a_dark_screen_that_shows_anything_is_none_of_these(

@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 from distrl import config
-from distrl.device.errors import AdbServerGone, DeviceGarbage, DeviceGone, DeviceTimeout, refusal
+from distrl.device.errors import AdbServerGone, DeviceGarbage, DeviceGone, DeviceTimeout, refusal, too_slow
+from distrl.device.names import adb_line
 from distrl.dial import dial
 
 MAX_REQUEST = 0xFFFF
@@ -27,10 +28,10 @@ _STDOUT, _STDERR, _EXIT = 1, 2, 3
 
 
 class Deadline:
-    """The total deadline of an operation."""
+    """The total deadline of an operation. setting: that it comes from, for errors; empty for none."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    def __init__(self, seconds: float, setting: str = "") -> None:
+        self.seconds, self.setting = seconds, setting
         self._at = time.monotonic() + seconds
 
     def remaining(self) -> float:
@@ -55,7 +56,7 @@ class Connection:
 
     def __init__(self, adb: config.AdbSettings, who: str, deadline: Deadline) -> None:
         self._who = who
-        self._port = adb.port
+        self._adb = adb
         self._deadline = deadline
         self._buffer = bytearray()
         try:
@@ -90,7 +91,7 @@ class Connection:
             raise DeviceGone(self._who, f"the adb server closed the connection ({error})") from error
         status = self._read(4)
         if status == b"FAIL":
-            raise refusal(self._who, self.read_text(), self._port)
+            raise refusal(self._who, self.read_text(), adb_line(self._adb.host, self._adb.port))
         if status != b"OKAY":
             raise DeviceGarbage(self._who, f"the adb server answered {status!r}")
 
@@ -135,4 +136,5 @@ class Connection:
         return data
 
     def _late(self, doing: str) -> DeviceTimeout:
-        return DeviceTimeout(self._who, f"{doing} took longer than {self._deadline.seconds:g} s")
+        late, hint = f"{doing} took longer than {self._deadline.seconds:g} s", too_slow(self._deadline.setting)
+        return DeviceTimeout(self._who, late, hint)

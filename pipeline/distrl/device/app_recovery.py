@@ -31,6 +31,8 @@ def probe(session: AdbSession) -> None:
 def recover_app(session: AdbSession) -> bool:
     """Wake the phone, press HOME and stop the app that was in front, unless it is the home screen or the system's.
 
+    An app whose "isn't responding" dialog is in front is stopped first: HOME does not close that dialog.
+
     Returns whether the phone shows a whole screen afterwards. Does nothing if its shell does not answer, since that is
     not an app's fault.
     """
@@ -38,6 +40,9 @@ def recover_app(session: AdbSession) -> bool:
         probe(session)
         session.app_recoveries += 1
         package = session.package_in_front()
+        if failed := session.failed_app():
+            log.warning("%s: stopping %s, which has failed", session.serial, failed)
+            session.stop_app(failed)
         session.key("WAKEUP")
         session.key("HOME")
         if PACKAGE.fullmatch(package) and package not in (SYSTEM_UI, session.launcher()):

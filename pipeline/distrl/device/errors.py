@@ -40,8 +40,15 @@ class DeviceAmbiguous(DeviceGone):
 class DeviceTimeout(DeviceError):  # noqa: N818
     """The phone, or the adb server, did not finish within the deadline."""
 
-    def __init__(self, where: str, what: str, hint: str = "raise devices.operation_timeout_s if it is slow") -> None:
+    def __init__(self, where: str, what: str, hint: str = _HINT) -> None:
         super().__init__(where, what, hint)
+
+
+def too_slow(setting: str) -> str:
+    """The hint where a deadline passed. setting: whose it is; empty for one that no setting makes longer."""
+    if setting:
+        return f"raise {setting} if it is slow"
+    return "look at the load of the machine of the adb server, and at `adb devices` there"
 
 
 class DeviceGarbage(DeviceError):  # noqa: N818
@@ -52,7 +59,14 @@ class DeviceGarbage(DeviceError):  # noqa: N818
 
 
 class DeviceBlack(DeviceGarbage):
-    """A complete screenshot that is all black: the screen is off, or the window forbids screenshots."""
+    """A complete screenshot that is all black: the screen is off, or the window forbids screenshots.
+
+    unexplained: the phone did not say in time which of them it is.
+    """
+
+    def __init__(self, where: str, what: str, hint: str, *, unexplained: bool = False) -> None:
+        super().__init__(where, what, hint)
+        self.unexplained = unexplained
 
 
 class DeviceOversized(DeviceError):  # noqa: N818
@@ -105,7 +119,7 @@ class DeviceForeignApp(DeviceError):  # noqa: N818
 
 
 _UNSEEN = (
-    "see `adb -P {port} devices -l`; an adb server that DistRL starts looks for phones on USB with adb.usb=true alone; "
+    "see `{adb} devices -l`; an adb server that DistRL starts looks for phones on USB with adb.usb=true alone; "
     "one of another program that has them is used with adb.port set to its port, mostly 5037"
 )
 _REFUSALS: tuple[tuple[tuple[str, ...], type[DeviceGone], str], ...] = (
@@ -116,12 +130,12 @@ _REFUSALS: tuple[tuple[tuple[str, ...], type[DeviceGone], str], ...] = (
     ),
     (
         ("more than one device",), DeviceAmbiguous,
-        "list each in devices.serials by its USB port instead, the usb:… that `adb -P {port} devices -l` shows; on a "
+        "list each in devices.serials by its USB port instead, the usb:… that `{adb} devices -l` shows; on a "
         "network by host:port in devices.addresses",
     ),
     (
         ("offline", "still connecting"), DeviceOffline,
-        "`adb -P {port} reconnect offline`, or unplug it and plug it in again; a phone in devices.addresses is "
+        "`{adb} reconnect offline`, or unplug it and plug it in again; a phone in devices.addresses is "
         "reconnected by the pool",
     ),
     (
@@ -132,11 +146,11 @@ _REFUSALS: tuple[tuple[tuple[str, ...], type[DeviceGone], str], ...] = (
 """Texts of the adb server (transport.cpp of AOSP's adb, 34.0), the error for each, and its hint."""
 
 
-def refusal(who: str, words: str, port: int) -> DeviceGone:
-    """The error for the adb server's failure message `words`. port: the server's, for the hint."""
+def refusal(who: str, words: str, adb: str) -> DeviceGone:
+    """The error for the adb server's failure message `words`. adb: how a person calls that server, for the hint."""
     for signs, kind, hint in _REFUSALS:
         if any(sign in words for sign in signs):
-            return kind(who, words, hint.format(port=port))
+            return kind(who, words, hint.format(adb=adb))
     if "not found" in words and may_be_on_usb(who):
-        return DeviceGone(who, words, _UNSEEN.format(port=port))
+        return DeviceGone(who, words, _UNSEEN.format(adb=adb))
     return DeviceGone(who, words)

@@ -20,14 +20,13 @@ from pathlib import Path
 import psutil
 
 from distrl import config
+from distrl.birth import birth_of, is_born
 from distrl.device.errors import DeviceUnready
 
 log = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
 STOP_S = 10.0
-SAME_START_S = 2.0
-"""Tolerance of a process's start time, as the system's clock may be set meanwhile; a reused pid differs by more."""
 LAST_BYTES = 1000
 GUIDE = "docs/emulators.md"
 MARK = "STARTED_BY_DISTRL"
@@ -81,8 +80,8 @@ class Program:
                 f"set it to the emulator program of the Android SDK; see {GUIDE}",
             ) from error
         try:
-            started = psutil.Process(self._child.pid).create_time()
-            self._pid_file.write_text(json.dumps({"pid": self._child.pid, "started": started}))
+            started = {"pid": self._child.pid, "started": birth_of(self._child.pid)}
+            self._pid_file.write_text(json.dumps(started))
         except psutil.NoSuchProcess:
             pass  # it has ended already; the caller notices
         except OSError as error:
@@ -122,7 +121,7 @@ class Program:
                 self._end_group(pid)
                 return
             process = psutil.Process(pid)
-            if abs(process.create_time() - float(kept["started"])) > SAME_START_S or process.pid == os.getpid():
+            if not is_born(pid, kept["started"]) or pid == os.getpid():
                 return
             log.warning("%s: ending process %d, left by a killed worker", self._name, process.pid)
             _signal(process.pid, signal.SIGTERM)

@@ -18,15 +18,18 @@ from pathlib import Path
 from urllib.parse import quote
 
 from distrl import config
+from distrl.device.names import LOOPBACK
 from distrl.errors import DeviceError
 
 log = logging.getLogger(__name__)
 
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _ADDRESS = re.compile(r"\[?(?P<host>[^\]]+)\]?:(?P<port>[0-9]{1,5})")
 _EMULATOR = re.compile(r"emulator-(?P<console>[0-9]{1,5})")
 SUFFIX = ".lock"
 DOMAIN = "domain"
+MODE = 0o644
+"""Of these files, whatever the umask is: other users of this machine look at them to see who has a phone."""
+UNKNOWN = "another process"
 WORDS_SHOWN = 100
 """How much of a lock file is shown: its content is untrusted."""
 LOCK_TRIES = 10
@@ -70,17 +73,20 @@ class Leases:
         return self.file(key_of(serial), SUFFIX)
 
     def domain(self) -> str:
-        """A random id of the directory, common to all who share it. Raises DeviceError as `take` does."""
+        """Identifies the directory for all who share it, and no copy of it. Raises DeviceError as `take` does."""
         file = self._directory / DOMAIN
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             if not file.exists():
                 made = self._directory / f"{DOMAIN}-{secrets.token_hex(8)}"
                 made.write_text(secrets.token_hex(16), "ascii")
+                made.chmod(MODE)
                 with suppress(FileExistsError):  # another process was first
                     os.link(made, file)
                 made.unlink()
-            return file.read_text("ascii")
+            with file.open(encoding="ascii") as opened:
+                there = os.fstat(opened.fileno())  # a copy has the same text
+                return f"{opened.read()} {there.st_dev} {there.st_ino}"
         except (OSError, UnicodeError) as error:
             raise self._unwritable(file, error) from error
 
@@ -102,7 +108,7 @@ class Leases:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             while True:
-                descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+                descriptor = _opened(file)
                 kept = False
                 try:
                     if not _locked_soon(descriptor):
@@ -156,14 +162,33 @@ def key_of(serial: str) -> str:
     return f"{'127.0.0.1' if host in LOOPBACK else host}:{int(address['port'])}"
 
 
+def _opened(file: Path) -> int:
+    """Its descriptor. The file of another user, who has or had the phone, can only be read; that is enough to lock it.
+
+    Raises OSError.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, MODE)
+    except PermissionError as refused:
+        try:
+            return os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            raise refused from None
+    with suppress(OSError):  # of another user, who allowed everybody to write it
+        os.fchmod(descriptor, MODE)
+    return descriptor
+
+
 def _holder_of(descriptor: int) -> str:
-    return os.pread(descriptor, WORDS_SHOWN, 0).decode("utf-8", "replace").strip() or "another process"
+    return os.pread(descriptor, WORDS_SHOWN, 0).decode("utf-8", "replace").strip() or UNKNOWN
 
 
 def _holder_by(file: Path) -> str:
     """Who has locked the file; "" if nobody has."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+    except PermissionError:  # another user's, of an older version
+        return UNKNOWN
     except OSError:
         return ""
     try:

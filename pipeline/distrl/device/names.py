@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+"""Hosts of an adb server on this machine."""
 USB = "usb:"
 """How the name of a phone begins that is named by its USB port, as in usb:1-2."""
 EMULATOR = "emulator-"
 """How the name of an emulator of this machine begins; its console's port follows."""
+
+
+def adb_line(host: str, port: int) -> str:
+    """How a person calls the adb server at this address; without -H adb would start one of its own on this machine."""
+    return f"adb -P {port}" if host in LOOPBACK else f"adb -H {host} -P {port}"
 
 
 def is_address(name: str) -> bool:

@@ -57,6 +57,8 @@ TRIES: Final = 3
 RELEASE_S: Final = 2.0
 """Deadline of a release: a phone that does not answer must not delay the end of its worker."""
 UNKNOWN_HOLDER: Final = "another process"
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux alone has the former."""
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -97,7 +99,8 @@ def place_of(leases: Leases, serial: str) -> str:
     process.
 
     Of the running kernel, as locks are: a folder may have been copied with a home directory, or lie on a file system
-    of which each machine locks its own view. A lease of before a restart is waited for like another host's.
+    of which each machine locks its own view. And of the folder itself: two containers may each have a copy of it. A
+    lease of before a restart is waited for like another host's.
     """
     return hashlib.sha256(f"{_kernel()}/{leases.domain()}/{leases.lock(serial).name}".encode()).hexdigest()[:16]
 
@@ -107,6 +110,11 @@ def _kernel() -> str:
     with suppress(OSError):
         return BOOT_ID.read_text("ascii").strip()
     return ""
+
+
+def awake_or_not() -> float:
+    """Seconds since the boot, with those of a machine that was suspended: other hosts count those, too."""
+    return time.clock_gettime(_CLOCK)
 
 
 def holder_name(run: str = "") -> str:
@@ -122,7 +130,7 @@ class PhoneLease:
     """
 
     def __init__(
-        self, session: AdbSession, holder: str, place: str, ttl_s: float, clock: Callable[[], float] = time.monotonic
+        self, session: AdbSession, holder: str, place: str, ttl_s: float, clock: Callable[[], float] = awake_or_not
     ) -> None:
         self.ttl_s = ttl_s
         self._session = session

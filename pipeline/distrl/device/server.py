@@ -24,8 +24,7 @@ import adbutils
 from distrl import config
 from distrl.device.adb_protocol import Connection, Deadline
 from distrl.device.errors import DeviceGone, refusal
-from distrl.device.leases import LOOPBACK
-from distrl.device.names import USB
+from distrl.device.names import LOOPBACK, USB, adb_line
 from distrl.dial import dial
 from distrl.errors import DeviceError
 
@@ -186,7 +185,7 @@ class AdbServer:
         does not trust it), DeviceTimeout if it waits."""
         answer = self.ask(f"host:connect:{address}", timeout_s, address)
         if not answer.startswith(("connected to", "already connected to")):
-            raise refusal(address, answer, self.adb.port)
+            raise refusal(address, answer, adb_line(self.adb.host, self.adb.port))
 
     def emulator(self, adb_port: int, timeout_s: float = SERVER_S) -> None:
         """Announce an emulator of this machine at `adb_port`, as emulators do themselves.

@@ -27,11 +27,13 @@ from distrl.device.errors import (
     DeviceOversized,
     DeviceRefused,
     DeviceTimeout,
+    too_slow,
 )
 from distrl.device.keyboard import KeyboardService, UntypableError, typing_line
+from distrl.device.names import adb_line
 from distrl.device.screenshot import BlackImageError, BrokenImageError, OversizedImageError, Screenshot, verified
 from distrl.device.server import AdbServer
-from distrl.device.window import focused_window, package_in_front
+from distrl.device.window import FrontWindow, front_window, owner_of
 from distrl.errors import DeviceError
 from distrl.names import PACKAGE
 from distrl.types import Action, ActionKind, Point
@@ -41,6 +43,8 @@ _DUMP_FILE = "/data/local/tmp/distrl-window.xml"
 DUMP = f"rm -f {_DUMP_FILE}; uiautomator dump {_DUMP_FILE} >/dev/null; cat {_DUMP_FILE}"
 """Through a file, since uiautomator prints nothing without a terminal. An earlier file is removed first, since
 `uiautomator` always exits with 0."""
+OPERATION, SETTLE = "devices.operation_timeout_s", "devices.settle_timeout_s"
+"""The settings of the deadlines."""
 SWIPE_MS = 150
 """Duration of an action's swipe: long enough to scroll, too short to be a long press."""
 KEYCODES = {"HOME": 3, "BACK": 4, "ENTER": 66, "DEL": 67, "WAKEUP": 224}
@@ -71,7 +75,7 @@ class AdbSession:
         self._serial = serial
         self._devices = devices
         self._guard = guard
-        self._adb = f"adb -P {server.adb.port} -s {serial}"
+        self._adb = f"{adb_line(server.adb.host, server.adb.port)} -s {serial}"
         """For hints: how a person reaches the phone."""
         self._keyboard = KeyboardService(self._text, serial, self._adb)
         self._size: tuple[int, int] | None = None
@@ -156,12 +160,20 @@ class AdbSession:
         self._act(f"input keyevent {KEYCODES[name]}", self._deadline())
 
     def focus(self) -> str:
-        """The window in front as Android prints it: package/activity, a system window's name, or "" for none."""
-        return self._in_front(focused_window)
+        """The title of the window in front: package/activity, a system window's name, an app's text, or "" for none."""
+        return self._front(self._deadline()).title
 
     def package_in_front(self) -> str:
         """The package that the window in front belongs to (window.py), or "" while no window has the focus."""
-        return self._in_front(package_in_front)
+        deadline = self._deadline()
+        window = self._front(deadline)
+        if (package := window.package) is None:
+            package = owner_of(window.id, self._text("dumpsys window windows", deadline))
+        return package
+
+    def failed_app(self) -> str:
+        """The package of the app that the system's dialog in front says has failed or hangs; "" without one."""
+        return self._front(self._deadline()).failed_app
 
     def launcher(self) -> str:
         """The package of the phone's home screen. Raises DeviceGarbage if the phone does not name one."""
@@ -238,7 +250,7 @@ class AdbSession:
         rests = False
         while (left := deadline.remaining()) > 0:
             try:
-                png = self.output(SCREENCAP, Deadline(min(left, operation_s)))
+                png = self.output(SCREENCAP, Deadline(left, SETTLE) if left < operation_s else self._deadline())
             except DeviceTimeout as late:
                 if operation_s < left:
                     raise
@@ -248,7 +260,9 @@ class AdbSession:
             try:
                 whole, rests = self._verified(png, deadline), same
             except DeviceGarbage as error:
-                fault, rests = error, False
+                if not (isinstance(error, DeviceBlack) and error.unexplained and isinstance(fault, DeviceBlack)):
+                    fault = error
+                rests = False
                 whole = None if same else whole
                 self.retries += 1
             if rests and self._has_effect(png):
@@ -256,7 +270,7 @@ class AdbSession:
             last = png
             time.sleep(min(self._devices.settle_poll_s, deadline.remaining()))
         if whole is None:
-            raise fault or DeviceTimeout(self._serial, f"no screenshot within {deadline.seconds:g} s")
+            raise fault or DeviceTimeout(self._serial, f"no screenshot within {deadline.seconds:g} s", too_slow(SETTLE))
         self._restless = not rests
         return replace(whole, restless=True) if self._restless else whole
 
@@ -277,7 +291,7 @@ class AdbSession:
             raise ActionRefused(self._serial, f"a {action.kind} without coordinates")
 
     def _deadline(self) -> Deadline:
-        return Deadline(self._devices.operation_timeout_s)
+        return Deadline(self._devices.operation_timeout_s, OPERATION)
 
     def _text(self, command: Sequence[str] | str, deadline: Deadline) -> str:
         return self.output(command, deadline).decode("utf-8", "replace")
@@ -302,9 +316,9 @@ class AdbSession:
         changed = png != self._before and not self._moved
         return changed or time.monotonic() - self._acted >= self._devices.settle_unchanged_s
 
-    def _in_front(self, read: Callable[[str], str | None]) -> str:
-        said = self.shell("dumpsys window displays")
-        if (found := read(said)) is None:
+    def _front(self, deadline: Deadline) -> FrontWindow:
+        said = self._text("dumpsys window displays", deadline)
+        if (found := front_window(said)) is None:
             raise DeviceGarbage(self._serial, f"`dumpsys window displays` names no focus: {said[:WORDS_SHOWN]!r}")
         return found
 
@@ -341,8 +355,9 @@ class AdbSession:
         """The error for a black screenshot, with the cause if the phone reports it by the deadline."""
         try:
             found = _WAKEFULNESS.search(self._text("dumpsys power", deadline))
-        except DeviceError:
-            found = None
+        except DeviceError as error:
+            unknown = f"{what}, and whether its screen is on is unknown: {error.what}"
+            return DeviceBlack(self._serial, unknown, f"see `{self._adb} shell dumpsys power`", unexplained=True)
         if found is not None and found.group(1) != "Awake":
             return DeviceBlack(
                 self._serial,

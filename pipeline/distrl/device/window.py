@@ -1,33 +1,76 @@
-"""Parses `dumpsys window displays`: the window in front, and the package that it belongs to for a person."""
+"""Parses `dumpsys window`: the window in front, and the package that it belongs to for a person.
+
+`dumpsys window displays` names the window by its title alone. The title of an activity is package/activity; a menu or
+dialog has any text that its app gives it, in the phone's language. Of those `dumpsys window windows` names the owner.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
+from distrl.names import PACKAGE
+
 SYSTEM_UI: Final = "com.android.systemui"
-"""The package of windows without one: NotificationShade, StatusBar, "Application Not Responding"."""
-_FOCUS = re.compile(r"mCurrentFocus=(?:Window\{\S+ \S+ ([^\s}]+))?")
+"""The package of the system's own windows: NotificationShade, StatusBar, "Application Not Responding"."""
+ANDROID: Final = "android"
+"""The owner of the dialogs of the system's server."""
+_FOCUS = re.compile(r"mCurrentFocus=(?:Window\{(\S+) \S+ ([^\n]*))?")
 _APP = re.compile(r"mFocusedApp=.*?ActivityRecord\{\S+ \S+ ([^\s/}]+)/")
+_ACTIVITY = re.compile(rf"({PACKAGE.pattern})/\S+")
+_BLOCK = re.compile(r"^  Window #\d+ ", re.MULTILINE)
+_OWNER = re.compile(r"\s+mOwnerUid=\d+ .*?package=(\S+)")
 _POPUP = "PopupWindow:"
-"""Prefix of the names of menus and lists that an app opens over itself."""
+"""Prefix of the titles of menus and lists that an app opens over itself with Android's own class for them."""
+_FAILED = re.compile(rf"Application (?:Not Responding|Error): ({PACKAGE.pattern})(?::\S*)?")
+"""Title of the system's dialog about an app; behind a colon the name of one of several processes of it."""
 
 
-def focused_window(dump: str) -> str | None:
-    """package/activity, a system window's name, "" while no window has the focus; None for a dump without a focus."""
+@dataclass(frozen=True, slots=True)
+class FrontWindow:
+    """The window that has the focus."""
+
+    id: str
+    """By which Android tells it from others; empty while no window has the focus."""
+    title: str
+    """package/activity, a system window's name, what an app named its dialog; empty while no window has the focus."""
+    app: str
+    """The package of the activity that has the focus among activities; empty for none."""
+
+    @property
+    def package(self) -> str | None:
+        """The package that it belongs to, "" while no window has the focus; None where its owner has to be asked for,
+        as an app may name its window like another's."""
+        if not self.id:
+            return ""
+        activity = _ACTIVITY.fullmatch(self.title)
+        if activity is not None and self.app in ("", activity.group(1)):
+            return activity.group(1)
+        return self.app if self.app and self.title.startswith(_POPUP) else None
+
+    @property
+    def failed_app(self) -> str:
+        """The package of the app that the system's dialog in front says has failed or hangs; empty for no dialog."""
+        found = _FAILED.fullmatch(self.title)
+        return found.group(1) if found else ""
+
+
+def front_window(dump: str) -> FrontWindow | None:
+    """Of `dumpsys window displays`; None for a dump without a focus."""
     found = _FOCUS.search(dump)
-    return None if found is None else found.group(1) or ""
+    if found is None:
+        return None
+    app = _APP.search(dump)
+    return FrontWindow(found.group(1) or "", (found.group(2) or "").removesuffix("}"), app.group(1) if app else "")
 
 
-def package_in_front(dump: str) -> str | None:
-    """The package whose window has the focus, SYSTEM_UI for a window of no app, "" for none; None as above.
-
-    A menu that an app opens over itself belongs to the app.
-    """
-    window = focused_window(dump)
-    if window is None or window == "":
-        return window
-    if "/" in window:
-        return window.partition("/")[0]
-    app = _APP.search(dump) if window.startswith(_POPUP) else None
-    return app.group(1) if app else SYSTEM_UI
+def owner_of(window: str, dump: str) -> str:
+    """The package that the window of this id belongs to, by `dumpsys window windows`: SYSTEM_UI for those of the system
+    and for one whose owner is not named, "" where the window has gone meanwhile."""
+    _, *listed = _BLOCK.split(dump)
+    block = next((each for each in listed if each.startswith(f"Window{{{window} ")), None)
+    if listed and block is None:
+        return ""
+    owners = [found.group(1) for line in (block or "").splitlines() if (found := _OWNER.match(line))]
+    return owners[0] if owners and owners[0] != ANDROID else SYSTEM_UI

@@ -7,7 +7,7 @@ from typing import Final
 
 from simphone.commands.activities import pid_of
 from simphone.commands.base import FAILED, CommandResult, Invocation, complained, said
-from simphone.commands.packages import apk_of, app_of, uid_of
+from simphone.commands.packages import FIRST_UID, apk_of, app_of, uid_of
 from simphone.handset import Handset
 from simphone.machine import package_of
 
@@ -42,8 +42,10 @@ def _record(phone: Handset) -> str:
 def _window(phone: Handset, args: Sequence[str]) -> str:
     width, height = phone.machine.size
     window = f"Window{{{WINDOW_ID} u0 {_focus(phone)}}}"
+    package = phone.machine.focus().partition("/")[0]
     return (
         "WINDOW MANAGER WINDOWS (dumpsys window windows)\n"
+        f"  Window #0 {window}:\n    mOwnerUid={FIRST_UID} showForAllUsers=false package={package} appop=NONE\n"
         f"  Display: mDisplayId=0\n    init={width}x{height} {DENSITY}dpi cur={width}x{height} app={width}x{height}\n"
         f"  mCurrentFocus={window}\n"
         f"  mFocusedApp={_record(phone)}\n"

@@ -23,7 +23,7 @@ from typing import Final
 
 from distrl.algorithms.registry import refuse_other_policy
 from distrl.config import Config
-from distrl.device.leases import LOOPBACK
+from distrl.device.names import LOOPBACK
 from distrl.errors import ConfigError, DeviceError
 from distrl.evaluate.play import evaluation_tasks
 from distrl.evaluate.run import greedy

@@ -4,10 +4,10 @@
 # Both install what they need under this checkout (.venv) and the user's cache, from requirements.lock.
 
 PYTHON ?= python3
-SEED ?= 0
+SEED ?=
 MINUTES ?= 12
-PHONES ?= 8
-ALGORITHM ?= aride
+PHONES ?=
+ALGORITHM ?=
 SUITE ?=
 BASE_MODEL ?=
 STARTED := $(shell date +%s)
@@ -35,7 +35,7 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/distrl demo --seed $(SEED) --minutes $(MINUTES) --phones $(PHONES) --algorithm $(ALGORITHM) \
+	$(BIN)/distrl demo $(if $(SEED),--seed $(SEED) )--minutes $(MINUTES) $(if $(PHONES),--phones $(PHONES) )$(if $(ALGORITHM),--algorithm $(ALGORITHM) )\
 	  $(if $(SUITE),--suite $(SUITE) )$(if $(BASE_MODEL),--set policy.base_model=$(BASE_MODEL) )--started $(STARTED)
 
 test: $(READY)
@@ -73,5 +73,5 @@ lock:
 	uv pip compile --quiet --no-header --generate-hashes --python-version 3.11 --universal --group trackio -o requirements-trackio.lock
 
 clean:
-	@if [ -x $(BIN)/distrl ]; then $(BIN)/distrl down || true; fi
+	@if [ -x $(BIN)/distrl ]; then $(BIN)/distrl down; fi
 	rm -rf out $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -141,6 +141,43 @@ def test_a_file_that_is_missing_or_no_yaml_is_refused(tmp_path: Path) -> None:
     assert "no mapping" in str(refused(file=bad))
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"learner: {seed: 1}\nkafka: {}\nlearner: {ranks: 2}\n", "has a name twice in line 3, column 1"),
+        (b"learner:\n  seed: 1\n  seed: 2\n", "has a name twice in line 3, column 3"),
+        ("run: café".encode("latin-1"), "is no text in UTF-8"),
+        (b"run: 2024-13-45\n", "has an impossible value: month must be in 1..12"),
+    ],
+)
+def test_a_file_that_says_two_things_or_none_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "settings.yaml").write_bytes(content)
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path / "settings.yaml", environ={})
+    assert refused.value.what == said
+
+
+def test_text_that_looks_like_an_impossible_date_is_text() -> None:
+    assert load(sets=["feeder.tasks=2024-13-45"], environ={}).feeder.tasks == (Path("2024-13-45"),)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "kafka.bootstrap=kafka://ada:hunter2@host:9092",
+        "kafka.bootstrap=ada:hunter2@host",
+        "kafka.bootstrap=one:9092,ada:hunter2@two:9092",
+        "devices.addresses=ada:hunter2@host:5555",
+        "devices.addresses=[ada:hunter2@host]",
+    ],
+)
+def test_a_password_in_an_address_is_not_printed(item: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(sets=[item], environ={})
+    assert "host" in str(refused.value) or "two" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
 def test_a_flag_without_a_value_is_refused() -> None:
     assert "has no '='" in str(refused(sets=["run"]))
 
@@ -321,7 +358,8 @@ ANY_SECRET = PRINTABLE.filter(lambda text: not text.endswith(":")).map("zq".__ad
 MISPLACED = (
     "{}", "kafka={}", "store=[{}]", "kafka.sasl_password.x={}", "store.secret_key.x.y={}", "judge={{api_key: {}",
     "judge={{api_key: '{}', x: 1}}", "kafka.sasl_pasword={}", "judge.endpoint=http://me:{}@host/v1",
-    "store.url=s3://me:{}@host/bucket", "kafka={{security_protocol: SASL_SSL, sasl_password: '{}'}}",
+    "store.url=s3://me:{}@host/bucket", "kafka.bootstrap=me:{}@host:9092", "devices.addresses=me:{}@host",
+    "kafka={{security_protocol: SASL_SSL, sasl_password: '{}'}}",
 )  # fmt: skip
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from distrl.stack import ports
+from distrl.stack.locks import held
+from distrl.train.folder import LOCK
 
 from .conftest import Cli
 
@@ -163,6 +165,43 @@ def test_a_demo_whose_progress_file_is_spoilt_starts_nothing(cli: Cli, tmp_path:
     assert [str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*")] == ["demo-0", "demo-0/progress.json"]
 
 
+@pytest.mark.parametrize(
+    "command", ["status -s stack.directory=taken", "up -s stack.directory=taken/below", "demo --out taken"]
+)
+def test_a_file_in_place_of_a_folder_is_explained(cli: Cli, tmp_path: Path, command: str) -> None:
+    (tmp_path / "taken").write_text("mine")
+    refused = cli(*command.split())
+    assert refused.returncode == 1
+    assert "Traceback" not in refused.stderr
+    assert "taken" in refused.stderr
+    assert "hint: " in refused.stderr
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_a_base_model_is_not_trained_for_a_place_that_cannot_take_it(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text("{}")
+    for out, said in (
+        ("taken", "taken: is a file"),
+        ("other", "other: holds files"),
+        ("taken/in", "cannot be written"),
+    ):
+        refused = cli("base-model", "train", "--out", out)
+        assert refused.returncode == 1
+        assert said in refused.stderr
+
+
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_the_servers_of_a_training_are_left_alone(cli: Cli, tmp_path: Path, command: str) -> None:
+    with held(tmp_path / "stack" / LOCK, "a training"):
+        refused = cli(command, "-s", "stack.directory=stack")
+    assert refused.returncode == 1
+    assert "a training" in refused.stderr
+    assert "set stack.directory for a second stack" in refused.stderr
+    assert [each.name for each in (tmp_path / "stack").iterdir()] == [LOCK]
+
+
 def test_phones_whose_port_is_in_use_say_which_port_and_which_setting(cli: Cli) -> None:
     with socket.socket() as other:
         other.bind((ports.HOST, ports.draw("a test", count=2)))
@@ -188,7 +227,7 @@ def test_a_base_model_is_never_written_over(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "model" / "model.safetensors").write_text("mine")
     refused = cli("base-model", "train", "--out", "model")
     assert refused.returncode == 1
-    assert "model: holds a base model already" in refused.stderr
+    assert "model: holds files" in refused.stderr
     assert (tmp_path / "model" / "model.safetensors").read_text() == "mine"
 
 

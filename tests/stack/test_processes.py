@@ -87,12 +87,38 @@ def test_one_that_another_has_started_is_killed_where_its_pid_cannot_be_written(
         assert started.wait(20.0) == -signal.SIGKILL
 
 
+def test_a_clock_that_is_set_makes_nobody_a_stranger(
+    launch: Callable[..., Child], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a virtual machine goes on after hours: the boot, and all that began since, seem to be another time."""
+    began = launch("server").pid
+    boot = psutil.boot_time()
+    monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: boot + 3600.0)
+    monkeypatch.setattr(psutil._psplatform, "BOOT_TIME", boot + 3600.0, raising=False)
+    found = find(tmp_path, "server")
+    assert found is not None
+    assert found.pid == began
+    assert stop_all([found], 20.0) == []
+    assert find(tmp_path, "server") is None
+
+
+def test_a_pid_file_of_an_older_version_is_understood(launch: Callable[..., Child], tmp_path: Path) -> None:
+    child = launch("server")
+    kept = {"pid": child.pid, "started": psutil.Process(child.pid).create_time()}
+    (tmp_path / "server.pid").write_text(json.dumps(kept))
+    found = find(tmp_path, "server")
+    assert found is not None
+    assert found.birth == child.birth
+    (tmp_path / "server.pid").write_text(json.dumps({**kept, "started": kept["started"] - 60.0}))
+    assert find(tmp_path, "server") is None
+
+
 def test_a_recycled_pid_is_a_stranger_and_is_never_signalled(launch: Callable[..., Child], tmp_path: Path) -> None:
     stranger = launch("stranger")
-    kept = {"pid": stranger.pid, "started": stranger.started - 60.0}
+    kept = {"pid": stranger.pid, "started": stranger.birth + "0"}
     (tmp_path / "server.pid").write_text(json.dumps(kept))
     assert find(tmp_path, "server") is None
-    ours = Child("server", stranger.pid, stranger.started - 60.0, tmp_path)
+    ours = Child("server", stranger.pid, stranger.birth + "0", tmp_path)
     assert stop_all([ours], 5.0) == []
     ours.kill()
     assert stranger.lives()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import psutil
 import pytest
+from distrl.birth import birth_of
 from distrl.stack.part import Part
 from distrl.stack.processes import Child
 from distrl.stack.stack_record import FILE, Record
@@ -15,7 +15,7 @@ from distrl.stack.stack_record import FILE, Record
 @pytest.fixture
 def me(tmp_path: Path) -> Child:
     """A child that surely lives: this process."""
-    child = Child("kafka", os.getpid(), psutil.Process().create_time(), tmp_path)
+    child = Child("kafka", os.getpid(), birth_of(os.getpid()), tmp_path)
     child.save()
     return child
 

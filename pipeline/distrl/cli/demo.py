@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, console, ended_as_interrupted, load, stopped_how
+from distrl.cli.common import ConfigFile, Sets, console, ended_as_interrupted, stopped_how
+from distrl.config import Config, load
 from distrl.config.algorithms import DEFAULT
 from distrl.config.suites import sets_of
 from distrl.telemetry import logs
 
 HOME: Final = "home"
+PHONES: Final = 8
 
 
 def register(app: typer.Typer) -> None:
@@ -25,8 +28,9 @@ def demo(
     config: ConfigFile = None,
     sets: Sets = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed of tasks, phones and weights; each seed is a run of its own.")
-    ] = 0,
+        int | None,
+        typer.Option(min=0, show_default="0", help="Seed of tasks, phones and weights; each seed is a run of its own."),
+    ] = None,
     minutes: Annotated[
         float,
         typer.Option(
@@ -34,11 +38,20 @@ def demo(
         ),
     ] = 12,
     phones: Annotated[
-        int, typer.Option(min=2, max=512, help="Simulated phones that train; phones.evaluation_count more evaluate.")
-    ] = 8,
+        int | None,
+        typer.Option(
+            min=2,
+            max=512,
+            show_default=str(PHONES),
+            help="Simulated phones that train; phones.evaluation_count more evaluate.",
+        ),
+    ] = None,
     algorithm: Annotated[
-        str, typer.Option(help="algorithm.type: what the learner does. Each but aride has runs of its own.")
-    ] = DEFAULT,
+        str | None,
+        typer.Option(
+            show_default=DEFAULT, help="algorithm.type: what the learner does. Each but aride has runs of its own."
+        ),
+    ] = None,
     suite: Annotated[
         str | None,
         typer.Option(help="feeder.suite: what is trained and tested on. Each but home has runs of its own."),
@@ -53,6 +66,9 @@ def demo(
 ) -> None:
     """Train an agent on this machine with every real part, then write report.html and report.json.
 
+    An option that is not given leaves what the settings say; a run that none of them names is called by suite,
+    algorithm and seed.
+
     Ctrl-C stops everything cleanly; the same command goes on where the run was. A stack that `distrl up` has started in
     stack.directory is used, and stays up at the end.
     """
@@ -60,16 +76,8 @@ def demo(
 
     logs.configure("demo")
     ended_as_interrupted()
-    kind = [suite if suite != HOME else None, algorithm.replace("_", "-") if algorithm != DEFAULT else None]
-    run = [
-        f"algorithm.type={algorithm}",
-        f"run={'-'.join(['demo', *filter(None, kind), str(seed)])}",
-        f"learner.seed={seed}",
-        f"phones.seed={seed}",
-        f"phones.count={phones}",
-        *(sets_of(suite) if suite else ()),
-    ]
-    settings, began = load(config, [*run, *(sets or [])]), time.time() if started is None else started
+    settings = _settings(config, sets, seed, phones, algorithm, suite)
+    began = time.time() if started is None else started
     refuse_second(settings, out)  # before what takes seconds to import
 
     from distrl.demo.run import run_demo
@@ -83,3 +91,32 @@ def demo(
     summary = json.loads(report.with_name("report.json").read_text(encoding="utf-8"))
     console.print(held_out_success(summary), soft_wrap=True, highlight=False, markup=False)
     console.print(f"report: {report}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _settings(
+    config: Path | None,
+    sets: Sequence[str] | None,
+    seed: int | None,
+    phones: int | None,
+    algorithm: str | None,
+    suite: str | None,
+) -> Config:
+    """Those given, over the options, over the demo's own."""
+    given = [
+        *([f"algorithm.type={algorithm}"] if algorithm is not None else []),
+        *([f"learner.seed={seed}", f"phones.seed={seed}"] if seed is not None else []),
+        *([f"phones.count={phones}"] if phones is not None else []),
+        *(sets_of(suite) if suite else ()),
+        *(sets or []),
+    ]
+    found = load(config, given, base={"phones": {"count": PHONES}})
+    name, phones_of = _run_name(found), {"count": PHONES, "seed": found.learner.seed}
+    by_options = [f"run={name}"] if (seed, algorithm, suite) != (None, None, None) else []
+    return load(config, [*by_options, *given], base={"run": name, "phones": phones_of})
+
+
+def _run_name(settings: Config) -> str:
+    """Each suite, algorithm and seed has runs of its own."""
+    suite, algorithm = settings.feeder.suite, settings.algorithm.type
+    kind = [suite if suite != HOME else None, algorithm.replace("_", "-") if algorithm != DEFAULT else None]
+    return "-".join(["demo", *filter(None, kind), str(settings.learner.seed)])

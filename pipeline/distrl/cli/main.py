@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -45,6 +47,10 @@ from distrl.policy.hub import offline_by_default
 from distrl.telemetry import logs
 
 log = logging.getLogger(__name__)
+
+UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOSPC}
+"""Of a file or folder that a person named, or that is another user's."""
+ELSEWHERE = "make it one that this user can write, or name another: --out, --config, or a setting like stack.directory"
 
 app = typer.Typer(
     name="distrl",
@@ -97,13 +103,21 @@ def main() -> None:
     try:
         app()
     except DistrlError as error:
-        if logs.configured_as_json():
-            log.critical("%s", error)
-        else:
-            note(str(error), "red")
-        sys.exit(1)
+        _end(error)
+    except OSError as error:
+        if error.filename is None or error.errno not in UNUSABLE:
+            raise
+        _end(DistrlError(str(error.filename), f"cannot be used ({error.strerror})", ELSEWHERE))
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _end(error: DistrlError) -> NoReturn:
+    if logs.configured_as_json():
+        log.critical("%s", error)
+    else:
+        note(str(error), "red")
+    sys.exit(1)
 
 
 if __name__ == "__main__":

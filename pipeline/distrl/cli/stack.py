@@ -33,7 +33,8 @@ def register(app: typer.Typer) -> None:
 
 
 def up(config: ConfigFile = None, sets: Sets = None) -> None:
-    """Start what has no endpoint configured: Kafka, an S3 endpoint, an adb server, simulated phones.
+    """Start what has no endpoint configured: Kafka, an S3 endpoint, an adb server, simulated phones. Refused while a
+    demo or a training is at work on the stack.
 
     They outlive this command, with data and logs in stack.directory, and the run's topics are made. Other commands
     that are given the same stack.directory find them there.
@@ -45,10 +46,16 @@ def up(config: ConfigFile = None, sets: Sets = None) -> None:
     logs.configure("up")
     ended_as_interrupted()
     given = load(config, sets)
+    _refuse_while_at_work(given)
     _refuse_absent_broker(given)
     refuse_second_by_accident(given)
-    settings = LocalStack(given).up()
-    topic_admin.ensure(settings)
+    stack = LocalStack(given)
+    settings = stack.up()
+    try:
+        topic_admin.ensure(settings)
+    except BaseException:
+        stack.stop_started()  # else the same command would find the stack up, and make no topics
+        raise
     console.print(f"Kafka {settings.kafka.bootstrap}  objects {settings.store.url}  adb port {settings.adb.port}")
     console.print(f"{len(settings.devices.named)} phones; `distrl status` looks, `distrl down` stops")
 
@@ -68,17 +75,22 @@ def _refuse_absent_broker(given: Config) -> None:
         raise BrokerError(error.where, error.what, fix) from None
 
 
-def down(config: ConfigFile = None, sets: Sets = None) -> None:
-    """Stop what `distrl up` started; its data stay. Refused while a demo or a training is at work on it."""
-    from distrl.stack.local import LocalStack
+def _refuse_while_at_work(settings: Config) -> None:
+    """Raises StackError where a demo or a training is at work on the stack: `up` may have to replace its servers."""
     from distrl.stack.locks import refuse_held
     from distrl.train.folder import LOCK
 
+    fix = "Ctrl-C stops it and the servers that it started; or wait, or set stack.directory for a second stack"
+    refuse_held(settings.stack.directory.expanduser() / LOCK, fix)
+
+
+def down(config: ConfigFile = None, sets: Sets = None) -> None:
+    """Stop what `distrl up` started; its data stay. Refused while a demo or a training is at work on it."""
+    from distrl.stack.local import LocalStack
+
     logs.configure("down")
     settings = load(config, sets)
-    refuse_held(
-        settings.stack.directory.expanduser() / LOCK, "Ctrl-C stops it and the servers that it started; or wait"
-    )
+    _refuse_while_at_work(settings)
     stopped = LocalStack(settings).down()
     console.print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 
@@ -93,7 +105,8 @@ def status(config: ConfigFile = None, sets: Sets = None) -> None:
     shown = table("part", "state", "where", "pid")
     parts = LocalStack(load(config, sets)).status()
     for part in parts:
-        shown.add_row(*row(part.name, "running" if part.running else "stopped", part.where, part.pid or ""))
+        state = {True: "running", False: "stopped", None: "see `distrl devices`"}[part.running]
+        shown.add_row(*row(part.name, state, part.where, part.pid or ""))
     console.print(shown)
     if any(part.running for part in parts if part.name == kafka.NAME):
         settings = run_settings(config, sets)
@@ -129,7 +142,7 @@ def without_success(found: Sequence[Unsolved]) -> list[str]:
     lines = []
     for each in found[:SHOWN]:
         what = f'"{escaped(each.instruction)}"' if each.instruction else f"{each.suite} {each.family}, any task of it"
-        check = "distrl tasks oracle" + ("" if each.instruction else f" --suite {each.suite}")
+        check = "distrl tasks oracle " + ("-s feeder.tasks=FILE" if each.instruction else f"--suite {each.suite}")
         lines.append(f"no success in {each.attempts} attempts: {what} (check it: {check})")
     if len(found) > SHOWN:
         lines.append(f"{len(found) - SHOWN} more without a success; the run's report lists all")

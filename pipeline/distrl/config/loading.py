@@ -86,13 +86,35 @@ def _over(base: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+class _TwiceError(yaml.MarkedYAMLError):
+    """A key that a mapping has twice."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is there twice, of which YAML's own loader would drop the first without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set[str]()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise _TwiceError(problem_mark=key.start_mark)
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else "")
+        return super().construct_mapping(node, deep)
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
-        tree = yaml.safe_load(file.read_text())
+        tree = yaml.load(file.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - it is a SafeLoader
     except OSError as error:
         raise ConfigError(str(file), f"cannot be read ({error.strerror})", "name a readable YAML file") from None
+    except UnicodeError:
+        raise ConfigError(str(file), "is no text in UTF-8", "save it in that encoding") from None
+    except _TwiceError as error:
+        raise ConfigError(str(file), f"has a name twice{_place(error)}", "keep one of the two") from None
     except yaml.YAMLError as error:
         raise ConfigError(str(file), f"is no YAML{_place(error)}", UNREADABLE) from None
+    except ValueError as error:  # of what looks like a date and is none
+        raise ConfigError(str(file), f"has an impossible value: {error}", UNREADABLE) from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -122,5 +144,5 @@ def _value(path: Sequence[str], value: str) -> Any:
         return value
     try:
         return yaml.safe_load(value)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):  # the latter of what looks like a date and is none
         return value

@@ -15,8 +15,8 @@ from distrl.config.names import field_at, kinds_at, sections_of, siblings, untag
 from distrl.errors import ConfigError
 from distrl.librdkafka import PropertyError
 
-LOGIN = re.compile(r"(?<=://).*(?=@)")
-"""Of an address that names one; none may."""
+LOGIN = re.compile(r"(?<=://).*(?=@)|(?<![\w:/])(?!\S*://)\S*:.*(?=@)")
+"""Of an address that names one, with a scheme or without; none may."""
 
 
 def explain(error: ValidationError) -> ConfigError:
@@ -46,7 +46,7 @@ def _refusal(problem: ErrorDetails) -> ConfigError:
 def _wrong(problem: ErrorDetails) -> str:
     """What is wrong, without pydantic's terms."""
     if problem["type"] == "value_error":
-        return str(problem["ctx"]["error"])
+        return LOGIN.sub("…", str(problem["ctx"]["error"]))
     return {
         "tuple_type": "Input should be a list",
         "path_type": "Input should be a path",

@@ -142,7 +142,8 @@ def _unsolved(facts: Facts) -> str:
     )
     return (
         f"<p>No success in {MIN_ATTEMPTS} judged attempts or more: the policy cannot do these yet, or nobody can. "
-        "<code>distrl tasks oracle</code> lets a script play them.</p>"
+        "<code>distrl tasks oracle</code>, with <code>-s feeder.tasks=FILE</code> for a list, lets a script play "
+        "them.</p>"
         f"<table><tr><th>task</th><th>suite</th><th>family</th><th>split</th><th>attempts</th></tr>{rows}</table>"
     )
 

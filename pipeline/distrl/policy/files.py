@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -33,6 +34,18 @@ def refuse_used(directory: Path) -> None:
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         what = "holds files" if directory.is_dir() else "is a file"
         raise PolicyError(str(directory), what, "name one with --out that is empty or not there")
+
+
+def make_empty(directory: Path) -> None:
+    """Makes the directory of a base model before hours of work are to end in it. Raises PolicyError as `refuse_used`,
+    and where it cannot be written."""
+    refuse_used(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError as error:
+        what = f"cannot be written ({error.strerror})"
+        raise PolicyError(str(directory), what, "name a directory with --out that can be") from None
 
 
 def parsed(content: bytes, directory: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from distrl.config import AdbSettings, Config, PhoneSettings
+from distrl.device.names import is_address
 from distrl.errors import StackError
 from distrl.stack import adb, kafka, phones, ports, running_stacks, s3
 from distrl.stack.locks import held
@@ -35,7 +36,8 @@ class PartStatus:
     """One part, as `distrl status` shows it."""
 
     name: str
-    running: bool
+    running: bool | None
+    """None where that takes an adb server: of phones without an address."""
     where: str
     pid: int | None
     """None if it is not a process of ours."""
@@ -56,6 +58,8 @@ class LocalStack:
         self._cache = config.stack.cache.expanduser().absolute()
         self._record = Record(self._directory)
         self._parts: Mapping[str, Part] = {}
+        self._missing: Sequence[str] = ()
+        """The parts that the last `up` has started."""
 
     def up(self, reuse: bool = False) -> Config:
         """Start what is neither configured nor up. Returns the configuration with every endpoint filled in.
@@ -83,7 +87,13 @@ class LocalStack:
             stop_all([child for child in find_all(self._directory) if child.name in missing], STOP_S)
             running_stacks.remember(self._cache, self._directory)
             self._parts = {**good, **self._start(missing)}
+            self._missing = tuple(missing)
             return _filled(self._config, self._parts, self._directory)
+
+    def stop_started(self) -> None:
+        """Stop what the last `up` has started; what it found stays."""
+        with self._held("distrl up, stopping"):
+            self._stop_started([self._parts[name] for name in self._missing])
 
     def check(self) -> None:
         """Raise StackError if a part has ended since `up`: killed, or stopped by another command."""
@@ -125,7 +135,8 @@ class LocalStack:
         for name in NAMES:
             part = parts.get(name)
             if name in outside:
-                rows.append(PartStatus(name, _reachable(outside[name]), outside[name], None))
+                asked = name != phones.NAME or any(map(is_address, self._config.devices.named))
+                rows.append(PartStatus(name, _reachable(outside[name]) if asked else None, outside[name], None))
             elif part is not None:
                 rows.append(PartStatus(name, True, part.where, part.child.pid if part.child else None))
             else:

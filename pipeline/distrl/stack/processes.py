@@ -1,6 +1,6 @@
 """Child processes that outlive the command that started them: a log file and a pid file each.
 
-A child is identified by its pid and its start time, so that a reused pid is never signalled. It gets a session of its
+A child is identified by its pid and when it began, so that a reused pid is never signalled. It gets a session of its
 own: Ctrl-C reaches only the command that started it, which then stops the child cleanly.
 """
 
@@ -19,11 +19,10 @@ from pathlib import Path
 
 import psutil
 
+from distrl.birth import birth_of, is_born
 from distrl.errors import StackError
 
 POLL_S = 0.05
-SAME_START_S = 2.0
-"""Tolerance of a start time: setting the system's clock shifts it a little; a reused pid differs by more."""
 KILLED_S = 5.0
 LOG_MAX_BYTES = 16 * 1024 * 1024
 """A larger log is renamed to .log.old when its process starts again, so that restarts cannot fill the disk."""
@@ -46,20 +45,20 @@ class Child:
         self,
         name: str,
         pid: int,
-        started: float,
+        birth: str,
         directory: Path,
         popen: subprocess.Popen[bytes] | None = None,
         owner: object = None,
         log_start: int = 0,
     ) -> None:
-        """started: seconds since the epoch, from psutil. popen: only in its parent.
+        """birth: when it began, as `birth_of` has it. popen: only in its parent.
 
         owner: kept alive (not garbage-collected) as long as the child. log_start: bytes of its log that earlier
         processes of this name wrote.
         """
         self.name = name
         self.pid = pid
-        self.started = started
+        self.birth = birth
         self.log = directory / f"{name}.log"
         self._pid_file = directory / f"{name}.pid"
         self._popen = popen
@@ -108,7 +107,7 @@ class Child:
     def save(self) -> None:
         """Write the pid file atomically."""
         beside = self._pid_file.with_suffix(".pid.new")
-        beside.write_text(json.dumps({"pid": self.pid, "started": self.started, "log_start": self._log_start}))
+        beside.write_text(json.dumps({"pid": self.pid, "started": self.birth, "log_start": self._log_start}))
         beside.replace(self._pid_file)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -122,7 +121,7 @@ class Child:
             return None
         try:
             process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.started) < SAME_START_S
+            same = birth_of(self.pid) == self.birth
             # Its first thread may have ended before others, which still hold its ports and files.
             ended = process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
             return process if same and not ended else None
@@ -163,7 +162,7 @@ def start(
             )
         except OSError as error:
             raise StackError(name, f"{line[0]} cannot be run ({error.strerror})", "see `distrl doctor`") from None
-    child = Child(name, popen.pid, psutil.Process(popen.pid).create_time(), directory, popen, log_start=log_start)
+    child = Child(name, popen.pid, birth_of(popen.pid), directory, popen, log_start=log_start)
     return _saved(child, directory)
 
 
@@ -173,10 +172,10 @@ def adopt(name: str, pid: int, directory: Path, owner: object) -> Child:
     Raises StackError if it has ended already, or its pid cannot be written; it does not run then.
     """
     try:
-        started = psutil.Process(pid).create_time()
+        birth = birth_of(pid)
     except psutil.NoSuchProcess:
         raise StackError(name, "ended at once", f"read {directory / name}.log") from None
-    return _saved(Child(name, pid, started, directory, owner=owner), directory)
+    return _saved(Child(name, pid, birth, directory, owner=owner), directory)
 
 
 def _saved(child: Child, directory: Path) -> Child:
@@ -195,11 +194,13 @@ def find(directory: Path, name: str) -> Child | None:
     """The child `name` of an earlier command in `directory`, if it runs."""
     try:
         kept = json.loads((directory / f"{name}.pid").read_text())
-        pid, started = int(kept["pid"]), float(kept["started"])
-        child = Child(name, pid, started, directory, log_start=int(kept.get("log_start", 0)))  # 0: of an older version
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        pid, log_start = int(kept["pid"]), int(kept.get("log_start", 0))  # 0: of an older version
+        child = (
+            Child(name, pid, birth_of(pid), directory, log_start=log_start) if is_born(pid, kept["started"]) else None
+        )
+    except (FileNotFoundError, ValueError, KeyError, TypeError, psutil.Error):
         return None
-    return child if child.lives() else None
+    return child if child is not None and child.lives() else None
 
 
 def find_all(directory: Path) -> list[Child]:

@@ -33,7 +33,7 @@ class ViewServer:
             raise ConfigError(
                 "--host",
                 f"everybody who reaches {host} could read the runs",
-                "name a file with a secret: `openssl rand -hex 32 > token; distrl view --token-file token`",
+                "name a file with a secret: `openssl rand -hex 32 > token`, then add `--token-file token`",
             )
         self._socket = _listening(host, port)
         self._host, self.port = host, self._socket.getsockname()[1]

@@ -28,7 +28,6 @@ from simphone.canvas import ALPHABET
 from simphone.element import HEIGHT, WIDTH
 from torch import Tensor, nn
 
-from distrl.errors import PolicyError
 from distrl.policy.autoui.base import save_base
 from distrl.policy.autoui.model import STROKE, AutoUIModel, Shape
 from distrl.policy.autoui.policy import pad, write
@@ -48,6 +47,7 @@ from distrl.policy.autoui.pretraining.screens import draw_screens, phone_languag
 from distrl.policy.autoui.pretraining.stream import fresh_screens
 from distrl.policy.autoui.t5 import ActingT5
 from distrl.policy.autoui.tokenizer import PAD, WordTokenizer
+from distrl.policy.files import make_empty
 from distrl.policy.sampling import drawing
 
 EVALUATION_SEED: Final = 1_000_003
@@ -93,8 +93,7 @@ def train(
     learns to read besides those of the phone and the home suite. typed: words that tasks have people type.
     """
     extra = tuple(more)
-    if (out / "model.safetensors").exists():
-        raise PolicyError(str(out), "holds a base model already", "name a new directory with --out")
+    make_empty(out)
     started = time.monotonic()
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)

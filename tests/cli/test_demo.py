@@ -1,0 +1,55 @@
+"""`distrl demo`: what its options, a file and variables make of the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from distrl.cli.demo import _settings
+
+FILE = """
+run: demo-3
+learner: {seed: 3}
+phones: {seed: 3, count: 16}
+algorithm: {type: grpo, group_size: 4}
+"""
+NONE: Mapping[str, None] = dict.fromkeys(("sets", "seed", "phones", "algorithm", "suite"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "settings.yaml").write_text(FILE)
+    return tmp_path / "settings.yaml"
+
+
+def made(file: Path | None, **given: object) -> tuple[str, int, int, int, str]:
+    found = _settings(file, **{**NONE, **given})  # type: ignore[arg-type]
+    return found.run, found.learner.seed, found.phones.seed, found.phones.count, found.algorithm.type
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ("demo-0", 0, 0, 8, "aride")),
+        ({"seed": 3, "phones": 4}, ("demo-3", 3, 3, 4, "aride")),
+        ({"algorithm": "filtered_bc", "suite": "general"}, ("demo-general-filtered-bc-0", 0, 0, 8, "filtered_bc")),
+        ({"sets": ["learner.seed=5"]}, ("demo-5", 5, 5, 8, "aride")),
+        ({"seed": 3, "sets": ["run=mine", "phones.seed=9"]}, ("mine", 3, 9, 8, "aride")),
+    ],
+)
+def test_options_make_the_settings_and_the_name_of_the_run(
+    given: dict[str, object], expected: tuple[object, ...]
+) -> None:
+    assert made(None, **given) == expected
+
+
+def test_a_file_is_taken_as_it_is_where_no_option_says_otherwise(file: Path) -> None:
+    assert made(file) == ("demo-3", 3, 3, 16, "grpo")
+    assert made(file, seed=4) == ("demo-grpo-4", 4, 4, 16, "grpo")
+    assert made(file, phones=2) == ("demo-3", 3, 3, 2, "grpo")
+
+
+def test_variables_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISTRL_PHONES__COUNT", "16")
+    assert made(None, seed=1) == ("demo-1", 1, 1, 16, "aride")

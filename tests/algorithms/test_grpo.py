@@ -193,6 +193,10 @@ def test_fewer_episodes_of_a_task_than_a_group_needs_are_refused() -> None:
         ConfigError, match=r"algorithm\.group_size \(6\) must be at most feeder\.episodes_per_task \(5\)"
     ):
         load(sets=[*sets, "feeder.episodes_per_task=5"], environ={})
+    with pytest.raises(
+        ConfigError, match=r"algorithm\.group_size \(6\) must be at most algorithm\.replay\.capacity \(5 "
+    ):
+        load(sets=[*sets, "algorithm.replay.capacity=5"], environ={})
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from distrl.compute import Compute, refuse_idle_ranks
 from distrl.config import Config, load
 from distrl.errors import ConfigError, DistrlError, PolicyError, StoreError
 from distrl.learner.fold import fold
-from distrl.learner.ranks import Leader, follow, refuse_other_settings
+from distrl.learner.ranks import Begin, End, Forget, Leader, follow, keep_features, refuse_other_settings
 from distrl.learner.state import LearnerState
 from distrl.ranks.group import RankError, Ranks
 from distrl.runs.settings import learning_fingerprint
@@ -29,7 +29,7 @@ from policy.vlm.models import FAMILIES
 from learner.test_screens import until
 from learner.test_vision_language import in_its_words
 from learner.together import Group, results
-from learner.world import Screens, config, q_base, save_tiny_base, update_of, windows
+from learner.world import Screens, config, folded, q_base, save_tiny_base, update_of, windows
 
 TESTS = Path(__file__).parents[1]
 UPDATES = 6
@@ -358,6 +358,37 @@ def other_settings(ranks: Ranks, settings: Config) -> str:
 
 def both(ranks: Ranks, settings: Config) -> tuple[bool, str]:
     return stopped(ranks, settings), other_settings(ranks, settings)
+
+
+class Told:
+    """What a rank hears from one that verifies the log, which keeps no features."""
+
+    rank, world = 1, 2
+
+    def __init__(self, *orders: object) -> None:
+        self._orders = list(orders)
+
+    def receive(self) -> object:
+        return self._orders.pop(0)
+
+    def gather(self, value: object) -> list[object]:
+        return [value]
+
+
+def test_a_rank_that_verifies_removes_no_feature_of_a_learner_that_is_at_work(base: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    settings = of(base, f"learner.features_kept={kept}", "learner.features_mb=0")
+    screens, live = Screens(), LearnerState(settings)
+    keep_features(live, settings)
+    folded(live, windows(screens, settings, 5), screens, settings)
+    live.forget_screens()
+    files = {file: file.stat().st_mtime_ns for file in kept.rglob("*") if file.is_file()}
+    assert files
+    fresh = LearnerState(settings)
+    orders = Begin(fresh.meta(), fresh.tensors(), [], fresh.features.is_kept), Forget(()), End()
+    follow(settings, Told(*orders), screens, threading.Event(), Monitor())  # type: ignore[arg-type]
+    assert {file: file.stat().st_mtime_ns for file in kept.rglob("*") if file.is_file()} == files
+    assert live.features.is_kept
 
 
 def test_a_stop_of_any_rank_reaches_rank_0_and_other_settings_are_refused_on_all(base: Path) -> None:

@@ -328,6 +328,12 @@ def test_mlflow_gives_a_server_that_is_away_up_soon_unless_told_otherwise(
     assert Away.asked == requests
 
 
+def test_mlflow_begins_no_run_in_its_middle(tmp_path: Path) -> None:
+    """As where the points went to another server before, to another project, or the run was deleted there."""
+    with pytest.raises(ConfigError, match=r"has no run demo-0, of which 3 points were logged before\n  hint: .*--out"):
+        made("mlflow", tmp_path / "own").start(RUN, 3)
+
+
 def test_mlflow_without_a_place_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     with pytest.raises(ConfigError, match="MLFLOW_TRACKING_URI: is not set"):

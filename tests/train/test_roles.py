@@ -182,10 +182,22 @@ def test_a_server_that_has_ended_is_reported_before_the_roles_that_miss_it(confi
 
 def test_a_role_that_ends_by_itself_is_done(config: Config, folder: Path) -> None:
     with running(config, folder) as roles:
-        roles.start("tidying", "down")
+        roles.start("tidying", "down", ends=True)
         until(lambda: roles.finished("tidying"))
         roles.check()
     assert "nothing was running" in (folder / "tidying.log").read_text()
+
+
+def test_a_role_that_somebody_else_asked_to_end_is_started_again(config: Config, folder: Path) -> None:
+    """As a guard of the machine's memory does, or an administrator: it ends well, and the run would stand still."""
+    with running(config, folder) as roles:
+        roles.start("fleet", PHONES)
+        until(lambda: serves(folder, "fleet"))
+        (child,) = find_all(folder)
+        child.terminate()
+        until(lambda: not find_all(folder))
+        until(lambda: roles.check() is None and bool(find_all(folder)))
+        assert roles.restarted == {"fleet": 1}
 
 
 class UnforeseenError(Exception):

@@ -89,8 +89,13 @@ class ArideSettings(DescentSettings):
     )
     entropy: float = Field(0.002, ge=0, description="β of equation 1")
     invalid_penalty: float = Field(0.1, ge=0, description="λ of equation 1")
-    repetition_penalty: float = Field(0.05, ge=0, description="reward per further repetition; it accumulates (A.2.2)")
-    invalid_reward: float = Field(0.05, ge=0, description="reward taken for an action that is none (A.2.2)")
+    # a penalty is computed as its trajectory comes into the buffer, demonstrations' before anything is learned
+    repetition_penalty: Annotated[float, Effect(When.START)] = Field(
+        0.05, ge=0, description="reward per further repetition; it accumulates (A.2.2)"
+    )
+    invalid_reward: Annotated[float, Effect(When.START)] = Field(
+        0.05, ge=0, description="reward taken for an action that is none (A.2.2)"
+    )
     advantage: Literal["paper", "retrace", "td"] = "retrace"
     ratio_clip: float = Field(1.0, gt=0, description="largest ρ in the policy loss")
     normalise_advantage: bool = True

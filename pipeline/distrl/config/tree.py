@@ -79,6 +79,11 @@ class Config(Section):
                 f"algorithm.group_size ({self.algorithm.group_size}) must be at most feeder.episodes_per_task "
                 f"({self.episodes_per_task}): no group of episodes would ever be whole"
             )
+        if isinstance(self.algorithm, GrpoSettings) and self.algorithm.group_size > capacity:
+            raise ValueError(
+                f"algorithm.group_size ({self.algorithm.group_size}) must be at most algorithm.replay.capacity "
+                f"({capacity} transitions): no group of episodes would ever be whole in the buffer"
+            )
         operation_s, lease_s = self.devices.operation_timeout_s, self.devices.lease_ttl_s
         if operation_s > lease_s / OPERATIONS_PER_LEASE:
             raise ValueError(

@@ -59,6 +59,9 @@ class Begin:
     meta: Mapping[str, Any]
     tensors: Mapping[str, NDArray[Any]]
     records: Sequence[LoggedTrajectory]
+    keep_features: bool
+    """Whether features are kept for the next start, as rank 0 does: not while the log is only verified, since what that
+    state does not hold would be removed from the folder of the learner that is at work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ class Leader:
         self._ahead.look_for(state.features if alone and state.policy.looks_beside else None)
         state.context.compute.deal_to(self._ranks)
         if self._ranks.world > 1:
-            order = Begin(state.meta(), state.tensors(), state.held())
+            order = Begin(state.meta(), state.tensors(), state.held(), state.features.is_kept)
             self._give(order, lambda: None, lambda: _digest_of_all(state))
             LOG.info("%d ranks go on after %d updates", self._ranks.world, state.u)
         self.want(state.screens(state.held()))
@@ -243,7 +246,8 @@ def _follow(config: Config, ranks: Ranks, screens: Screens, stop: threading.Even
             if isinstance(order, Begin):
                 state = None  # its memory is free before the next one is made
                 state = LearnerState.restore(config, order.meta, order.tensors, order.records)
-                keep_features(state, config)
+                if order.keep_features:
+                    keep_features(state, config)
                 state.context.compute.deal_to(ranks)
                 state.features.deal_by(screens.__contains__)
                 screens.keep(())

@@ -50,6 +50,11 @@ class Features:
         self._look_bytes = 0
         """Of the last one ahead; those of one model have about one size."""
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether they are kept in a folder that outlives this process."""
+        return self._folder is not None
+
     def keep_in(self, folder: FeatureFolder) -> None:
         """From now on, read features from `folder` where it has them, and keep there those that are computed."""
         self._folder = folder

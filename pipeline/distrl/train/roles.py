@@ -36,6 +36,8 @@ class Role:
     started_s: float
     """By the clock's ticks."""
     restarts: Restarts
+    ends: bool = False
+    """Whether it ends by itself."""
     again_s: float | None = None
     """When it is to be started again; None while it runs, or once it is done."""
 
@@ -44,7 +46,8 @@ class Role:
 class Roles:
     """Starts, supervises and stops roles. Driven by one thread; `stop` may be called twice.
 
-    A role that ends with an error is started again, after growing pauses, by `check`; all that it did is in the log.
+    A role that ends with an error is started again, after growing pauses, by `check`; all that it did is in the log. So
+    is one that somebody else asked to end, as a guard of the machine's memory does: without it the run stands still.
     """
 
     config: Config
@@ -71,8 +74,11 @@ class Roles:
         """Role -> how often it was started again, for those that were."""
         return {name: role.restarts.count for name, role in self._roles.items() if role.restarts.count}
 
-    def start(self, name: str, command: str, *arguments: str, sets: Sequence[str] = ()) -> None:
-        """Start `distrl COMMAND` as process `name`, its log in `<directory>/<name>.log`."""
+    def start(self, name: str, command: str, *arguments: str, sets: Sequence[str] = (), ends: bool = False) -> None:
+        """Start `distrl COMMAND` as process `name`, its log in `<directory>/<name>.log`.
+
+        ends: whether it ends by itself once its work is done; another that ends was asked to by somebody else.
+        """
         port = self.monitoring_port(name)
         if port is not None:
             LOG.info("%s: /metrics, /livez and /readyz are at port %d", name, port)
@@ -80,7 +86,7 @@ class Roles:
         flags = [flag for item in sets for flag in ("--set", item)]
         line = [sys.executable, "-m", "distrl.cli.main", command, "--config", str(self._file), *flags, *arguments]
         child = start(name, line, self.directory)
-        self._roles[name] = Role(line, child, self.clock.ticks(), Restarts(self.tries))
+        self._roles[name] = Role(line, child, self.clock.ticks(), Restarts(self.tries), ends)
 
     def monitoring_port(self, name: str) -> int | None:
         """Where the role is watched; None where monitoring.port is unset."""
@@ -112,7 +118,7 @@ class Roles:
         return role.again_s is None and role.child.returncode() is not None
 
     def check(self) -> None:
-        """Start roles again that have ended with an error, when their time has come.
+        """Start roles again that have ended with an error, or whose work is not done, when their time has come.
 
         Raises StackError if a server has ended, or a role cannot be started.
         """
@@ -127,7 +133,7 @@ class Roles:
 
     def _look(self, name: str, role: Role, now: float) -> None:
         code = role.child.returncode()
-        if code in (None, 0):
+        if code is None or (code == 0 and role.ends):
             return
         pause_s = role.restarts.after(now - role.started_s)
         if pause_s is None:

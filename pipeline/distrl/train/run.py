@@ -93,7 +93,7 @@ def start_all(roles: Roles, placement: Placement) -> None:
     """Start every role of a run; its demonstrations where the script can make them."""
     roles.start("learner", "learner")
     if placement.demonstrator is not None:
-        roles.start("demonstrate", "demonstrate", sets=placement.demonstrator)
+        roles.start("demonstrate", "demonstrate", sets=placement.demonstrator, ends=True)
     for index, sets in enumerate(placement.workers):
         roles.start(f"worker-{index}", "worker", sets=[f"worker.name=worker-{index}", *sets])
     if placement.evaluator is not None:

@@ -51,8 +51,7 @@ class MLflow:
         if logged and not before:
             raise ConfigError(
                 URI,
-                f"experiment {self._project!r} of {os.environ[URI]} has no run {run.name}, of which {logged} points were "
-                "logged before",
+                f"project {self._project!r} has no run {run.name}, of which {logged} points were logged before",
                 f"name the same {URI} and --project as then, or another --out to log all of them again",
             )
         there: Collection[str] = ()  # MLflow refuses to change one; and a kill may have come before some

@@ -56,6 +56,13 @@ def test_each_action_is_read(action: str, call: ActionCall) -> None:
     assert read({"content": f"```json\n{as_json}\n```"}, ON_ELEMENTS).call == call
 
 
+@pytest.mark.parametrize("again", ["action", "Action", "ACTION"])
+def test_an_object_that_names_a_part_twice_is_refused(again: str) -> None:
+    parts = f'"observation": "o", "thought": "t", "action": "back()", "{again}": "tap(2)", "summary": "s"'
+    with pytest.raises(UnreadError, match="names a part twice"):
+        read({"content": f"{{{parts}}}"}, ON_ELEMENTS)
+
+
 def test_the_grid_has_its_own_actions() -> None:
     assert read(says('tap(5, "center")'), ON_GRID).call == ActionCall("tap", (5, "center"))
     assert read(says('swipe(5, "top", 9, "left")'), ON_GRID).call == ActionCall("swipe", (5, "top", 9, "left"))

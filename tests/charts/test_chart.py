@@ -113,7 +113,7 @@ def test_chart_testing_finds_nothing(chart_testing: Path, helm: Path) -> None:
         ("image.digest=sha256:12", r"at '/image/digest': 'sha256:12' does not match pattern"),
         (
             "learner.podDisruptionBudget.minAvailable=1,learner.podDisruptionBudget.maxUnavailable=1",
-            r"at '/learner/podDisruptionBudget': 'not' failed",
+            r"at '/learner/podDisruptionBudget': 'oneOf' failed",
         ),
         ("networkPolicy.store.ports={0}", r"at '/networkPolicy/store/ports/0': minimum: got 0, want 1"),
         ("leaner.enabled=false", r"additional properties 'leaner' not allowed"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import random
 import socket
 import time
@@ -47,7 +48,7 @@ def test_an_answer_is_given_and_counted() -> None:
         asked = endpoint(server.url, api_key="s3cret", price_in=2.0, price_out=10.0)
         assert asked.ask(BODY).content.startswith("{")
         counted = asked.counted
-    assert server.requests == [BODY]
+    assert server.requests == [BODY | {"temperature": 0}]
     assert server.headers[0]["authorization"] == "Bearer s3cret"
     assert (counted.requests, counted.answers, counted.retries) == (1, 1, 0)
     assert (counted.tokens_in, counted.tokens_out) == (1000, 50)
@@ -117,6 +118,43 @@ def test_what_stays_wrong_ends_it_and_says_what_to_set(status: int) -> None:
     assert len(server.requests) == 1
     assert str(status) in told.value.what
     assert "judge.api_key" in told.value.hint
+
+
+@pytest.mark.parametrize(
+    ("chosen", "sent"), [(0, "0"), (0.0, "0"), (1.0, "1"), (0.5, "0.5"), (None, None)]
+)  # fmt: skip
+def test_a_temperature_is_sent_unless_it_is_null(chosen: float | None, sent: str | None) -> None:
+    """As whole numbers where they are: the hash of a question that was asked before is the same."""
+    with serving(verdict("success")) as server:
+        asked = endpoint(server.url, temperature=chosen)
+        asked.ask(BODY)
+    expected = {} if sent is None else {"temperature": json.loads(sent)}
+    assert server.requests == [BODY | expected]
+    assert json.dumps(asked.request({})) == json.dumps(expected)
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_model_that_refuses_the_temperature_is_reported_by_its_setting(status: int) -> None:
+    refused = b"Unsupported value: 'temperature' does not support 0 with this model."
+    with serving(body(refused, status)) as server, pytest.raises(ChatError) as error:
+        endpoint(server.url).ask(BODY)
+    assert "judge.temperature to null" in error.value.hint
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_reported_and_the_key_is_not_sent_along(status: int) -> None:
+    with serving(verdict("success")) as other, serving(body(b"", status, {"Location": other.url})) as server:
+        with pytest.raises(ChatError) as error:
+            endpoint(server.url, api_key="s3cret").ask(BODY)
+        assert (len(server.requests), other.requests) == (1, [])
+    assert error.value.where == "judge.endpoint"
+    assert f"answers {status}, a redirect to '{other.url}'" in error.value.what
+    assert "judge.endpoint" in error.value.hint
+
+
+def test_a_redirect_to_nowhere_is_reported() -> None:
+    with serving(body(b"", 308)) as server, pytest.raises(ChatError, match="308, a redirect without a Location"):
+        endpoint(server.url).ask(BODY)
 
 
 @pytest.mark.parametrize("how", [lambda server: server.drips, lambda server: server.drips_its_body])

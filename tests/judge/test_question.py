@@ -55,6 +55,7 @@ def test_a_name_is_that_of_everything_that_the_answer_depends_on() -> None:
         ({"content": "Status: success"}, Outcome.UNKNOWN),
         ({"content": '[{"reason": "x", "status": "success"}]'}, Outcome.UNKNOWN),
         ({"content": '["success"]'}, Outcome.UNKNOWN),
+        ({"content": '{"reason": "x", "status": "failure", "status": "success"}'}, Outcome.UNKNOWN),
         ({"content": '```json\n{"reason": "x", "status": "success"}\n```'}, Outcome.UNKNOWN),
         ({"content": None, "refusal": "I cannot help with that"}, Outcome.UNKNOWN),
         (said(reason="x", status="success") | {"refusal": "no"}, Outcome.UNKNOWN),

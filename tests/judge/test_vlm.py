@@ -8,7 +8,7 @@ from chat.server import body, says, serving, validity, verdict
 from distrl.chat.endpoint import Endpoint, NoAnswerError
 from distrl.config import JudgeSettings, StoreSettings
 from distrl.errors import ChatError, StoreError
-from distrl.judge.question import Question, Verdict
+from distrl.judge.question import Question, Verdict, name_of, request
 from distrl.judge.validity import ActionQuestion, Validity
 from distrl.judge.vlm import VlmJudge
 from distrl.store.objects import ObjectStore, open_store
@@ -37,6 +37,16 @@ def test_a_question_is_asked_once_by_whoever_asks_it(store: ObjectStore) -> None
         assert len(server.requests) == 1
         judge(server.url, store, "another").judge(QUESTION)
         assert len(server.requests) == 2
+
+
+def test_another_temperature_is_another_question_and_the_default_is_the_one_it_was(store: ObjectStore) -> None:
+    with serving(verdict("success")) as server:
+        for chosen in (0.0, 1.0, None, 0):
+            settings = JudgeSettings(endpoint=server.url, model="m", requests_per_minute=60_000, temperature=chosen)
+            VlmJudge(Endpoint(settings, "judge"), "m", store, "verdicts/a-run").judge(QUESTION)
+        assert len(server.requests) == 3
+    names = {key.rpartition("/")[2] for key in store.list("verdicts/a-run/")}
+    assert f"{name_of({**request(QUESTION, 'm'), 'temperature': 0})}.json" in names
 
 
 def test_an_answer_that_is_no_verdict_is_kept_as_none(store: ObjectStore) -> None:

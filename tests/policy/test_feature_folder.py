@@ -10,6 +10,7 @@ import pytest
 import torch
 from distrl.config import PolicySettings, ServerSettings
 from distrl.errors import ConfigError
+from distrl.policy import feature_folder
 from distrl.policy.feature_folder import AHEAD, FeatureFolder, maker_of
 from distrl.policy.feature_store import FeatureFileError, FeatureStore
 from distrl.policy.features import Features
@@ -240,3 +241,38 @@ def test_what_decides_the_bits_decides_the_folder(makers: dict[str, str]) -> Non
     assert makers["same"] == makers["again"], "the adapter is behind the features"
     assert makers["same"] == makers["served"], "who serves the policy has no part in them"
     assert len(set(makers.values())) == 3
+
+
+def test_features_of_an_earlier_preprocessing_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = PolicySettings()
+    policy = policy_of(settings)
+    before = maker_of(policy, settings, 1)
+    monkeypatch.setattr(feature_folder, "PREPROCESSING", feature_folder.PREPROCESSING + 1)
+    assert maker_of(policy, settings, 1) != before
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("top_level.txt", "strange_family"),
+        ("entry_points.txt", "[distrl.policies]\nstrange = strange_family.policy:FAMILY\n"),
+    ],
+)
+def test_features_of_another_packages_family_are_computed_again_by_its_next_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, content: str
+) -> None:
+    """Whether it is installed as files or as editable."""
+    settings = PolicySettings()
+    policy = policy_of(settings)
+    ours = maker_of(policy, settings, 1)
+    monkeypatch.setattr(type(policy), "__module__", "strange_family.policy")
+    makers = {ours}
+    for number in ("1.0", "1.1"):
+        (folder := tmp_path / number / f"strange-{number}.dist-info").mkdir(parents=True)
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: strange\nVersion: {number}\n")
+        (folder / file).write_text(content)
+        with monkeypatch.context() as installed:
+            installed.syspath_prepend(folder.parent)
+            assert feature_folder.code_of(policy)[1:] == [f"strange {number}"]
+            makers.add(maker_of(policy, settings, 1))
+    assert len(makers) == 3

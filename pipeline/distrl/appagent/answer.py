@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from distrl.chat.answer import Message
-from distrl.text import encodable
+from distrl.text import encodable, fields_once
 
 LONGEST: Final = 20_000
 """Characters of an answer; a longer one is not read."""
@@ -142,12 +142,15 @@ def _parts(message: Message, needed: tuple[str, ...], optional: tuple[str, ...])
 
 def _from_json(text: str) -> dict[str, str]:
     try:
-        said = json.loads(text)
+        said = json.loads(text, object_pairs_hook=fields_once)
     except (ValueError, RecursionError):
-        raise UnreadError("it begins like JSON and is none", text) from None
+        raise UnreadError("it begins like JSON and is none, or names a part twice", text) from None
     if not isinstance(said, dict) or not all(isinstance(value, str) for value in said.values()):
         raise UnreadError("it is no JSON object of texts", text)
-    return {name.casefold(): encodable(value).strip() for name, value in said.items()}
+    found = {name.casefold(): encodable(value).strip() for name, value in said.items()}
+    if len(found) != len(said):
+        raise UnreadError("it names a part twice", text)
+    return found
 
 
 def _from_lines(text: str, names: tuple[str, ...]) -> dict[str, str]:

@@ -16,14 +16,16 @@ AGENT: Final = "appagent"
 FORM: Final = 2
 """To be raised when its prompts, or the effect of its answers, change, so that it counts as another agent."""
 LONGEST_NAME: Final = 80
-DUMP_TIMEOUT_S: Final = AppAgentSettings().dump_timeout_s
-"""The default, which the descriptions of earlier agents do not name."""
+DEFAULTS: Final = AppAgentSettings()
+LATER: Final = ("dump_timeout_s", "temperature")
+"""Settings that the descriptions of earlier agents do not name: only values that are not the default are in one. A dump
+that takes longer is answered on the grid."""
 
 
 def description(settings: AppAgentSettings, notes: Notes) -> bytes:
-    """What determines its actions, as JSON: the model's name, the task-independent prompts, the notes, and how long it
-    waits for a phone's elements where that is not the default. Equal agents have equal bytes. The endpoint's address
-    and secrets are not part of it.
+    """What determines its actions, as JSON: the model's name, the task-independent prompts, the notes, and of the
+    settings in `LATER` those that are not the default. Equal agents have equal bytes. The endpoint's address and
+    secrets are not part of it.
     """
     fields = {
         "agent": AGENT,
@@ -34,8 +36,7 @@ def description(settings: AppAgentSettings, notes: Notes) -> bytes:
         "prompts_sha256": prompt.FINGERPRINT,
         "notes": notes,
     }
-    if settings.dump_timeout_s != DUMP_TIMEOUT_S:  # a dump that takes longer is answered on the grid
-        fields["dump_timeout_s"] = settings.dump_timeout_s
+    fields |= {name: value for name in LATER if (value := getattr(settings, name)) != getattr(DEFAULTS, name)}
     return json.dumps(fields, sort_keys=True, ensure_ascii=False).encode()
 
 

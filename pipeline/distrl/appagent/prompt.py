@@ -132,7 +132,6 @@ def _body(model: str, rules: str, about: Mapping[str, Any], *pictures: bytes) ->
     data = json.dumps(about, ensure_ascii=False)
     return {
         "model": model,
-        "temperature": 0,
         "messages": [
             {"role": "system", "content": rules},
             {"role": "user", "content": [say.text(data), *map(say.image, pictures)]},

@@ -1,8 +1,8 @@
 """An OpenAI-compatible chat endpoint (OpenAI, Gemini and vLLM offer one), with a rate limit and counted costs.
 
 Transient failures (429, 5xx, a broken connection, a body that is not JSON) are retried after a pause: that of
-`Retry-After`, else a random share of 0.5 s, 1 s, 2 s, … Refused credentials, an unknown model or an invalid request
-raise at once: every further question would fail alike.
+`Retry-After`, else a random share of 0.5 s, 1 s, 2 s, … Refused credentials, an unknown model, an invalid request or a
+redirect raise at once: every further question would fail alike.
 """
 
 from __future__ import annotations
@@ -96,11 +96,17 @@ class Endpoint:
         with self._lock:
             return self._counted
 
+    def request(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """`body` as it is sent, with the temperature of the settings."""
+        return {**body, **temperature(self._settings.temperature)}
+
     def ask(self, body: Mapping[str, Any], within_s: float = math.inf) -> Message:
-        """The message of the answer. within_s: the deadline of this question, if less than timeout_s.
+        """The message of the answer to `request(body)`. within_s: the deadline of this question, if less than
+        timeout_s.
 
         Raises NoAnswerError after that, ChatError for permanent failures.
         """
+        body = self.request(body)
         within_s = min(within_s, self._settings.timeout_s)
         deadline = self._clock() + within_s
 
@@ -153,15 +159,16 @@ class Endpoint:
         self._count(answers=1, tokens_in=into, tokens_out=out, cost=cost)
 
     def _refuse_for_good(self, answer: HttpAnswer) -> None:
+        if 300 <= answer.status < 400:
+            raise ChatError(f"{self._section}.endpoint", *redirected(self._url, answer, f"{self._section}.endpoint"))
         if 400 <= answer.status < 500 and answer.status not in RETRIED:
             said = answer.body[:SHOWN].decode("utf-8", "replace")
             section = self._section
             kind = QuestionRefusedError if answer.status in OF_THE_QUESTION else ChatError
-            raise kind(
-                f"{section}.endpoint",
-                f"{self._url} refuses with {answer.status}: {said!r}",
-                f"set {section}.api_key, {section}.model and {section}.endpoint to what the endpoint knows",
-            )
+            hint = f"set {section}.api_key, {section}.model and {section}.endpoint to what the endpoint knows"
+            if answer.status in OF_THE_QUESTION and b"temperature" in answer.body.lower():
+                hint = f"set {section}.temperature to null, or to one that {section}.model takes"
+            raise kind(f"{section}.endpoint", f"{self._url} refuses with {answer.status}: {said!r}", hint)
 
     def _turn(self, deadline: float) -> float:
         """Seconds until a request may begin, evenly spaced, at most requests_per_minute.
@@ -191,6 +198,24 @@ class Endpoint:
             now = self._counted
             sums = {name: getattr(now, name) + value for name, value in more.items()}
             self._counted = replace(now, slowest_s=max(now.slowest_s, slowest_s), **sums)
+
+
+def temperature(chosen: float | None) -> dict[str, float]:
+    """The field of a request; none for None. A whole number is written as one: verdicts are cached under the hash of
+    their question, in which the temperature has always been `0`."""
+    if chosen is None:
+        return {}
+    return {"temperature": int(chosen) if float(chosen).is_integer() else chosen}
+
+
+def redirected(url: str, answer: HttpAnswer, setting: str) -> tuple[str, str]:
+    """What a redirect is reported as, and the hint. It is not followed: the key would go along to another address."""
+    to = answer.headers.get("location")
+    return (
+        f"{url} answers {answer.status}, a redirect " + ("without a Location" if to is None else f"to {to[:SHOWN]!r}"),
+        f"set {setting} to the address of the interface itself (https:// in place of http://, say); redirects are not "
+        "followed, as the key would go along",
+    )
 
 
 def retry_after(said: str, now: float) -> float | None:

@@ -24,7 +24,6 @@ def request_for_json(
     """A chat completion's body that asks for one JSON object. answer: its schema, called `name`."""
     return {
         "model": model,
-        "temperature": 0,
         "messages": [{"role": "system", "content": system}, {"role": "user", "content": list(content)}],
         "response_format": {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": answer}},
     }

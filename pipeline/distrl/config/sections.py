@@ -391,6 +391,9 @@ class ChatSettings(Section):
     )
     model: str = Field("", description="as the endpoint names it")
     api_key: SecretStr | None = None
+    temperature: float | None = Field(
+        0.0, ge=0, description="of the answers; null: none is sent, for models that refuse one and have their own"
+    )
     timeout_s: float = Field(60.0, gt=0, description="total deadline of one answer, retries included")
     requests_per_minute: float = Field(60.0, gt=0, description="most requests of one process, evenly spread")
     price_in: float = Field(0.0, ge=0, description="of a million tokens read, to count what answers cost")

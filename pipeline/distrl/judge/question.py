@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from distrl.chat import message as say
 from distrl.chat.answer import Message
-from distrl.text import encodable
+from distrl.text import encodable, fields_once
 from distrl.types import Outcome
 
 LAST_ACTIONS: Final = 2
@@ -80,7 +80,7 @@ def answered(message: Message, name: str, accepts: Callable[[Any], bool]) -> tup
         return None, f"refused: {short(message.refusal)}"
     content = message.content
     try:
-        answer = json.loads(content) if isinstance(content, str) else None
+        answer = json.loads(content, object_pairs_hook=fields_once) if isinstance(content, str) else None
     except (ValueError, RecursionError):
         answer = None
     if isinstance(answer, dict) and set(answer) == {"reason", name}:

@@ -52,7 +52,8 @@ VALIDITY: Final = Form(validity_of, lambda said: {"valid": said.valid, "reason":
 
 
 class VlmJudge:
-    """Thread-safe. A verdict is cached under the hash of everything that it depends on, including the model's name.
+    """Thread-safe. A verdict is cached under the hash of everything that it depends on, including the model's name and
+    temperature.
 
     Missing answers are not cached: the question is asked again next time.
     """
@@ -92,7 +93,7 @@ class VlmJudge:
         return self._answered(VALIDITY, validity.request(question, self._model), within_s)
 
     def _answered(self, form: Form[V], body: Mapping[str, Any], within_s: float = math.inf) -> V:
-        key = f"{self._folder}/{name_of(body)}.json"
+        key = f"{self._folder}/{name_of(self._endpoint.request(body))}.json"
         known = self._known(form, key)
         if known is not None:
             return known

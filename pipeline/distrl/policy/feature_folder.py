@@ -20,7 +20,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from importlib.metadata import version
+from importlib.metadata import entry_points, packages_distributions, version
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +32,7 @@ from distrl.accelerator import kind_of
 from distrl.config import PolicySettings, ServerSettings
 from distrl.errors import ConfigError
 from distrl.policy.protocol import ImageFeatures, Policy
+from distrl.policy.registry import GROUP
 from distrl.types import ScreenSize
 
 LOG = logging.getLogger("distrl.policy.feature_folder")
@@ -42,8 +43,11 @@ CHECK: Final = 4
 NAME: Final = 2 * hashlib.sha256().digest_size
 FORMAT: Final = "crc32+safetensors"
 """Of a file: another one is another maker's."""
-PACKAGES: Final = ("torch", "transformers", "pillow", "numpy")
+PACKAGES: Final = ("torch", "torchvision", "transformers", "pillow", "numpy")
 """Another version of one of them may compute other bits."""
+PREPROCESSING: Final = 2
+"""To be raised with a change of our own code that may give the features of some screen other bits (decoding, scaling,
+what a processor is asked for, the pass of the vision part): our version stays the same between two releases."""
 
 AHEAD: Final = 32
 """Files that the system is asked for before they are read."""
@@ -161,8 +165,24 @@ def maker_of(policy: Policy, settings: PolicySettings, threads: int) -> str:
         platform.machine(),
         torch.backends.cpu.get_cpu_capability(),
         *(version(package) for package in PACKAGES),
+        *code_of(policy),
     ]
     return hashlib.sha256("\n".join(made_by).encode()).hexdigest()[:16]
+
+
+def code_of(policy: Policy) -> list[str]:
+    """Name and version of what computes a policy's features: ours, and the distribution of a family of another
+    package."""
+    ours, _, _ = __name__.partition(".")
+    package, _, _ = type(policy).__module__.partition(".")
+    found = [f"{ours} {PREPROCESSING}"]
+    if package == ours:
+        return found
+    # both, as the list of a distribution that is installed as editable has no packages
+    families = [each for each in entry_points(group=GROUP) if each.module.partition(".")[0] == package]
+    names = {each.dist.name for each in families if each.dist}
+    names.update(packages_distributions().get(package, ()))
+    return found + [f"{name} {version(name)}" for name in sorted(names)]
 
 
 def _read_soon(file: Path) -> None:

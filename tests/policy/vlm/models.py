@@ -14,7 +14,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AddedToken, PreTrainedTokenizerFast
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
+from transformers.models.lfm2_vl.image_processing_lfm2_vl import Lfm2VlImageProcessor
+from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
 TEXT: Final = {
@@ -158,6 +161,106 @@ def internvl(directory: Path) -> None:
         text_config=dict(**TEXT, model_type="qwen2", vocab_size=len(words) + SPARE),
     )
     save(directory, transformers.InternVLForConditionalGeneration, config, words.eos_token_id)
+
+
+def mistral3(directory: Path) -> None:
+    """Mistral 3: the whole processor says by how many pixels an image is resized, and its image processor does not."""
+    marks = {"image_token": "[IMG]", "image_break_token": "[IMG_BREAK]", "image_end_token": "[IMG_END]"}
+    words = tokenizer(["<pad>", "<s>", "</s>", "[INST]", "[/INST]", *marks.values()], eos="</s>", named=marks)
+    words.chat_template = (
+        "<s>{% for m in messages %}{% if m.role == 'system' %}{{ m.content[0].text }}{% else %}[INST]"
+        "{% for c in m.content %}{% if c.type == 'image' %}[IMG]{% else %}{{ c.text }}{% endif %}{% endfor %}[/INST]"
+        "{% endif %}{% endfor %}"
+    )
+    words.save_pretrained(directory)
+    PixtralImageProcessorPil(size={"longest_edge": 128}, patch_size={"height": 16, "width": 16}).save_pretrained(
+        directory
+    )
+    processor_config(directory, "PixtralProcessor", patch_size=16, spatial_merge_size=2)
+    config = transformers.Mistral3Config(
+        image_token_index=words.convert_tokens_to_ids("[IMG]"),
+        spatial_merge_size=2,
+        vision_feature_layer=-1,
+        vision_config=dict(**SIGHT | {"image_size": 128}, model_type="pixtral", patch_size=16, head_dim=16),
+        text_config=dict(**TEXT, model_type="mistral", head_dim=8, vocab_size=len(words) + SPARE, sliding_window=None),
+    )
+    save(directory, transformers.Mistral3ForConditionalGeneration, config, words.eos_token_id)
+
+
+def paligemma(directory: Path) -> None:
+    """PaliGemma: the tokens of a prompt read all of it, and token types say where the answer begins."""
+    words = tokenizer(["<pad>", "<eos>", "<bos>", "<image>"], eos="<eos>", named={"image_token": "<image>"})
+    words.bos_token = "<bos>"
+    words.chat_template = (
+        "{% for m in messages %}{% for c in m.content %}{% if c.type == 'image' %}<image>{% else %}{{ c.text }}"
+        "{% endif %}{% endfor %}\n{% endfor %}"
+    )
+    words.save_pretrained(directory)
+    pictures = SiglipImageProcessorPil(size={"height": 64, "width": 64})
+    pictures.image_seq_length = 16
+    pictures.save_pretrained(directory)
+    processor_config(directory, "PaliGemmaProcessor")
+    config = transformers.PaliGemmaConfig(
+        image_token_index=words.convert_tokens_to_ids("<image>"),
+        projection_dim=32,
+        hidden_size=32,
+        vision_config=dict(
+            **SIGHT, patch_size=16, model_type="siglip_vision_model", projection_dim=32, vision_use_head=False
+        ),
+        text_config=dict(
+            **TEXT,
+            model_type="gemma",
+            head_dim=8,
+            vocab_size=len(words) + 1300,  # the processor adds tokens of places
+            pad_token_id=0,
+            eos_token_id=1,
+            bos_token_id=2,
+        ),
+    )
+    save(directory, transformers.PaliGemmaForConditionalGeneration, config, words.eos_token_id)
+
+
+def lfm2_vl(directory: Path) -> None:
+    """LFM2-VL: an image processor that the library has for torchvision alone."""
+    marks = {
+        "image_token": "<image>",
+        "image_start_token": "<|image_start|>",
+        "image_end_token": "<|image_end|>",
+        "image_thumbnail_token": "<|img_thumbnail|>",
+    }
+    words = tokenizer(["<|pad|>", "<|im_start|>", "<|im_end|>", *marks.values()], eos="<|im_end|>", named=marks)
+    words.chat_template = CHATML.replace("IMAGE", "<image>")
+    words.save_pretrained(directory)
+    Lfm2VlImageProcessor(
+        downsample_factor=2,
+        tile_size=64,
+        max_image_tokens=16,
+        min_image_tokens=4,
+        encoder_patch_size=16,
+        max_num_patches=64,
+        do_image_splitting=False,
+    ).save_pretrained(directory)
+    processor_config(directory, "Lfm2VlProcessor")
+    config = transformers.Lfm2VlConfig(
+        image_token_id=words.convert_tokens_to_ids("<image>"),
+        downsample_factor=2,
+        projector_hidden_size=32,
+        vision_config=dict(
+            **{name: value for name, value in SIGHT.items() if name != "image_size"},
+            model_type="siglip2_vision_model",
+            patch_size=16,
+            num_patches=64,
+        ),
+        text_config=dict(
+            **TEXT,
+            model_type="lfm2",
+            vocab_size=len(words) + SPARE,
+            layer_types=["conv", "full_attention"],
+            conv_L_cache=3,
+            block_auto_adjust_ff_dim=False,
+        ),
+    )
+    save(directory, transformers.Lfm2VlForConditionalGeneration, config, words.eos_token_id)
 
 
 FAMILIES: Final[dict[str, Callable[[Path], None]]] = {

@@ -6,11 +6,15 @@ import logging
 from pathlib import Path
 
 import pytest
-from distrl.config import Config
+from chat.server import body
+from chat.server import serving as replying
+from distrl.config import Config, ServerSettings
 from distrl.errors import ConfigError
 from distrl.policy.sampling import FULL, Sampling
+from distrl.rollout.served.server import ModelServer as Client
 from distrl.rollout.serving import serving
 from model_server import ModelServer
+from pydantic import SecretStr
 
 from rollout.served.world import RUN, settings
 
@@ -55,6 +59,19 @@ def test_one_that_takes_adapters_is_given_none_that_is_not_there(
     with caplog.at_level(logging.WARNING), serving(config, FULL):
         assert not server.adapters
     assert not caplog.records
+
+
+def test_a_redirect_is_the_endpoints_fault_and_is_not_followed() -> None:
+    with replying(body(b"{}")) as other, replying(body(b"", 308, {"Location": other.url})) as server:
+        client = Client(ServerSettings(endpoint=server.url, api_key=SecretStr("s3cret"), adapters=Path("/adapters")))
+        with pytest.raises(ConfigError) as refused:
+            client.load("a", "/a")
+        with pytest.raises(ConfigError):
+            client.write({"model": "a"})
+        assert (len(server.requests), other.requests) == (2, [])
+    assert refused.value.where == "policy.server.endpoint"
+    assert f"answers 308, a redirect to '{other.url}'" in refused.value.what
+    assert "policy.server.endpoint" in refused.value.hint
 
 
 def test_a_temperature_that_the_server_would_raise_is_refused(config: Config) -> None:

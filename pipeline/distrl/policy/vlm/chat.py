@@ -85,6 +85,8 @@ class ChatForm:
         messages = processor.messages(*self.tokenizer.conversation(instruction, earlier, sizes[-1]))
         shown = iter(pictures)
         for message in messages:
+            if isinstance(message["content"], str):
+                continue
             message["content"] = [
                 _image(processor.resized(next(shown))) if part["type"] == "image" else part
                 for part in message["content"]

@@ -7,9 +7,12 @@ into tokens apart (special tokens begin and end it). Several screenshots stand o
 
 from __future__ import annotations
 
+import logging
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, cast
@@ -23,17 +26,35 @@ from distrl.policy.files import HINT
 from distrl.text import first_line
 from distrl.types import ScreenSize
 
+LOG = logging.getLogger("distrl.policy.vlm.processor")
+
 PROBE: Final = ScreenSize(64, 128)
 """Size of the blank image that is shown to a processor to see what it writes around one."""
 MOST_ASPECT: Final = 100
 """Of a screen's sides. Models refuse strips (Qwen: 200), and one that a model refused would end the learner."""
 PICTURES: Final = ("image_token", "boi_token", "eoi_token", "video_token")
 """Names of the tokens of pictures in processors, which tokenizers do not always mark as special."""
+OF_TEXT: Final = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
+"""What a processor makes of the text, beside what it makes of the images."""
 TODAY: Final = "{% macro strftime_now(format) %}26 Jul 2024{% endmacro %}"
 """Before each template, in place of the library's function of that name: a prompt must be the same when a run goes on
 another day."""
 GRID: Final = "image_grid_thw"
 """What the Qwen family calls the rows and columns of an image's patches."""
+THINK: Final = "<think>"
+PARTS_PRINTED: Final = re.compile(r"""['"]type['"]: ?['"]text['"]""")
+"""In a prompt whose template has printed a list of parts, as Python or as JSON."""
+
+
+class SystemForm(Enum):
+    """How a chat template is given the system prompt; the first that it takes is used."""
+
+    PARTS = auto()
+    """A message whose content is a list of parts, as that of the user."""
+    IN_USERS = auto()
+    """Before the user's text."""
+    STRING = auto()
+    """A message whose content is a string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +89,12 @@ class Processor:
         self._processor.image_processor = image.from_pretrained(
             directory, local_files_only=True, trust_remote_code=False, backend="pil"
         )
+        if self._processor.image_processor.backend != "pil":
+            LOG.warning(
+                "%s has no version for Pillow: workers and learner on machines of different kinds may see slightly "
+                "different pixels, and their probabilities then differ (docs/policies.md)",
+                type(self._processor.image_processor).__name__,
+            )
         self._tokenizer: Any = self._processor.tokenizer
         own = self._processor.chat_template or self._tokenizer.chat_template
         if template is None and own is None:
@@ -86,10 +113,14 @@ class Processor:
         self.vocabulary: int = config.get_text_config().vocab_size
         """How many ids the model has: more than there are tokens, for round numbers."""
         self._specials = self._special_tokens()
-        self._system_role = not self._fault(system_role=True)
-        if not self._system_role and (fault := self._fault(system_role=False)):
-            raise self._refused(fault)
+        faults = {form: self._fault(form) for form in SystemForm}
+        usable = [form for form, fault in faults.items() if not fault]
+        if not usable:
+            raise self._refused(faults[SystemForm.IN_USERS])
+        self._system_form = usable[0]
         rendered = self._rendered("", "")
+        self.opens_thought = rendered.rstrip().endswith(THINK)
+        """Whether a prompt ends within a thought, which the answer goes on with and closes."""
         self._begin = self._begin_of(rendered)
         self._marker = self._marker_in(rendered)
         if (shown := self._rendered("", "", images).count(self._marker)) != images:
@@ -130,7 +161,10 @@ class Processor:
 
     def images(self, picture: Image.Image) -> Mapping[str, Tensor]:
         """What the model's vision part takes."""
-        return dict(self._processor.image_processor(images=[self.scaled(picture)], return_tensors="pt"))
+        # By the whole processor, as for `layout`: some give their image processor settings that its file does not have
+        # (InternVL: crop_to_patches; Pixtral: the size of merged patches), and the numbers of tokens would differ.
+        found = self._shown(self._marker, self.scaled(picture))
+        return {name: value for name, value in found.items() if name not in OF_TEXT}
 
     def prompt(self, system: str, user: str, images: int = 1) -> tuple[int, ...]:
         """The ids of a conversation that shows `images` images and asks `user`, up to the answer; each image as one
@@ -165,8 +199,9 @@ class Processor:
         return tuple(token for each in ids for token in (next(shown).ids if each == self.marker_id else (each,)))
 
     def messages(self, system: str, user: str, images: int = 1) -> list[dict[str, Any]]:
-        """The conversation that `prompt` spells, as chat endpoints take it; images are the parts of type `image`."""
-        return self._conversation(system, user, self._system_role, images)
+        """The conversation that `prompt` spells, as chat endpoints take it; images are the parts of type `image`, in
+        contents that are lists."""
+        return _conversation(system, user, self._system_form, images)
 
     @property
     def begins(self) -> bool:
@@ -202,7 +237,7 @@ class Processor:
 
     def _layout(self, size: ScreenSize) -> Layout:
         fitted = self.fitted(size)
-        found = self._shown(self._marker, fitted)
+        found = self._shown(self._marker, _blank(fitted))
         ids = found.pop("input_ids")[0].tolist()
         first, last = self._ends(ids)
         seen = fitted
@@ -212,10 +247,12 @@ class Processor:
             seen = ScreenSize(columns * patch, rows * patch)
         return Layout(tuple(ids[first : last + 1]), {name: found[name] for name in (GRID,) if name in found}, seen)
 
-    def _shown(self, text: str, size: ScreenSize) -> dict[str, Tensor]:
-        """What the processor makes of a text with one image: a blank one, as only its size counts."""
-        blank = Image.new("RGB", size)
-        return dict(self._processor(text=[text], images=[blank], return_tensors="pt", add_special_tokens=False))
+    def _shown(self, text: str, picture: Image.Image) -> dict[str, Tensor]:
+        """What the processor makes of a text with one image."""
+        # padding: False, because a tokenizer that begins to pad is changed, while other threads use it
+        return dict(
+            self._processor(text=[text], images=[picture], return_tensors="pt", add_special_tokens=False, padding=False)
+        )
 
     def _ends(self, ids: Sequence[int]) -> tuple[int, int]:
         """Where the tokens for an image begin and end: at the first and the last special token."""
@@ -226,7 +263,7 @@ class Processor:
 
     def _around_an_image(self) -> tuple[str, str]:
         """Text that the processor writes before and after an image's tokens. Gemma has blank lines there."""
-        ids = self._shown(self._marker, PROBE)["input_ids"][0].tolist()
+        ids = self._shown(self._marker, _blank(PROBE))["input_ids"][0].tolist()
         first, last = self._ends(ids)
         return self.text(ids[:first]), self.text(ids[last + 1 :])
 
@@ -248,13 +285,15 @@ class Processor:
         bare, whole = self.ids("a"), tuple(self._tokenizer("a")["input_ids"])
         return whole[: whole.index(bare[0])]
 
-    def _fault(self, *, system_role: bool) -> str:
-        """Why the template cannot be used so; empty where it writes what it is given. Some refuse a system prompt,
-        which then goes before the user's text, and some leave it out."""
+    def _fault(self, form: SystemForm) -> str:
+        """Why the template cannot be used so; empty where it writes what it is given. Some refuse a system prompt, some
+        leave it out, and some take content for a string and print the list of its parts."""
         try:
-            text = self._apply(self._conversation("distrl-system", "distrl-user", system_role))
+            text = self._apply(_conversation("distrl-system", "distrl-user", form))
         except Exception as error:  # what a template raises is its own affair
             return f"fails ({first_line(error)})"
+        if PARTS_PRINTED.search(text):
+            return "prints the list of a message's parts in place of their text"
         return "" if "distrl-system" in text and "distrl-user" in text else "leaves out what it is given"
 
     def _refused(self, fault: str) -> PolicyError:
@@ -268,12 +307,7 @@ class Processor:
         )
 
     def _rendered(self, system: str, user: str, images: int = 1) -> str:
-        return self._apply(self._conversation(system, user, self._system_role, images))
-
-    def _conversation(self, system: str, user: str, system_role: bool, images: int = 1) -> list[dict[str, Any]]:
-        if system_role:
-            return [_message("system", system), _message("user", user, images)]
-        return [_message("user", f"{system}\n\n{user}", images)]
+        return self._apply(_conversation(system, user, self._system_form, images))
 
     def _apply(self, conversation: list[dict[str, Any]], ask: bool = True) -> str:
         return str(
@@ -292,6 +326,21 @@ class Processor:
             if token and rendered.count(token) == 1:
                 return str(token)
         raise self._refused("marks no image")
+
+
+def _blank(size: ScreenSize) -> Image.Image:
+    """For what depends on the size of an image alone."""
+    return Image.new("RGB", size)
+
+
+def _conversation(system: str, user: str, form: SystemForm, images: int = 1) -> list[dict[str, Any]]:
+    match form:
+        case SystemForm.PARTS:
+            return [_message("system", system), _message("user", user, images)]
+        case SystemForm.IN_USERS:
+            return [_message("user", f"{system}\n\n{user}", images)]
+        case SystemForm.STRING:
+            return [{"role": "system", "content": system}, _message("user", user, images)]
 
 
 def _message(role: str, text: str, images: int = 0) -> dict[str, Any]:

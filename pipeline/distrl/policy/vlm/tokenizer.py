@@ -9,9 +9,11 @@ from typing import Final
 from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.policy.dialects.protocol import Dialect
-from distrl.policy.vlm.processor import Processor
-from distrl.types import Action, ScreenSize, Step
+from distrl.policy.vlm.processor import THINK, Processor
+from distrl.types import Action, ActionKind, ScreenSize, Step
 
+END_OF_THOUGHT: Final = "</think>\n\n"
+"""Before a demonstrated action where the prompt has begun a thought: none is demonstrated."""
 LONGEST_PROMPT: Final = 8192
 """Most recorded ids of a prompt, in which a screenshot is one. A record may hold any number."""
 
@@ -58,7 +60,7 @@ class VlmTokenizer:
     def encode_action(self, action: Action, screen: ScreenSize) -> tuple[int, ...]:
         """Raises PolicyError for an action without a form in the dialect, and for one that is too long."""
         text = self._dialect.write(action, self.processor.layout(screen).seen)
-        ids = self.processor.ids(text)
+        ids = self.processor.ids(END_OF_THOUGHT + text if self.processor.opens_thought else text)
         if self.processor.plain(text) != text or len(ids) >= self.action_length:
             raise PolicyError(
                 "action",
@@ -69,7 +71,11 @@ class VlmTokenizer:
 
     def decode_action(self, ids: Sequence[int], screen: ScreenSize) -> Action:
         written = ids[:-1] if ids and ids[-1] in self.ends else ids
-        return self._dialect.parse(self.processor.text(written), self.processor.layout(screen).seen)
+        text, seen = self.processor.text(written), self.processor.layout(screen).seen
+        if not self.processor.opens_thought:
+            return self._dialect.parse(text, seen)
+        found = self._dialect.parse(THINK + text, seen)
+        return Action(ActionKind.INVALID, text=text) if found.kind is ActionKind.INVALID else found
 
     def text(self, ids: Sequence[int]) -> str:
         return self.processor.text(ids)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from distrl.chat.endpoint import redirected
 from distrl.chat.http import HttpAnswer, HttpClient, UnansweredError
 from distrl.config import ServerSettings
 from distrl.errors import ChatError, ConfigError
@@ -143,6 +144,8 @@ class ModelServer:
                 f"{self._url} does not answer: {error}",
                 "see whether it runs; where it is slow, raise policy.server.timeout_s",
             ) from None
+        if 300 <= answer.status < 400:
+            raise ConfigError(f"{SETTING}.endpoint", *redirected(self._url, answer, f"{SETTING}.endpoint"))
         if answer.status in REFUSED_KEY:
             raise ConfigError(
                 f"{SETTING}.api_key", f"{self._url} refuses it ({answer.status})", "set it to the server's --api-key"

@@ -148,6 +148,7 @@ def test_a_lease_that_is_lost_ends_the_episode_and_is_no_failure_of_the_phone(
     with pool_of(adb, devices("a")) as (pool, clock):
         leased = pool.lease()
         assert leased is not None
+        leased.retries = 3
         session.output(f"rm -r {DIRECTORY}; mkdir {DIRECTORY}; : >{DIRECTORY}/{thief}")
 
         def lost() -> bool:
@@ -163,6 +164,7 @@ def test_a_lease_that_is_lost_ends_the_episode_and_is_no_failure_of_the_phone(
         assert told == ["host b"]
         (health,) = pool.health()
         assert (health.state, health.counters["quarantines"], health.counters["interrupted"]) == ("held", 0, 1)
+        assert health.counters["retries"] == 3, "a counter that falls looks to Prometheus like a new process"
         assert on_phone(session) == ["host b"]
         assert pool.lease() is None
         clock.now += 10.0

@@ -29,7 +29,7 @@ SUFFIX = ".lock"
 DOMAIN = "domain"
 MODE = 0o644
 """Of these files, whatever the umask is: other users of this machine look at them to see who has a phone."""
-UNKNOWN = "another process"
+UNKNOWN, UNREADABLE = "another process", "perhaps a process of another user"
 WORDS_SHOWN = 100
 """How much of a lock file is shown: its content is untrusted."""
 LOCK_TRIES = 10
@@ -80,10 +80,11 @@ class Leases:
             if not file.exists():
                 made = self._directory / f"{DOMAIN}-{secrets.token_hex(8)}"
                 made.write_text(secrets.token_hex(16), "ascii")
-                made.chmod(MODE)
                 with suppress(FileExistsError):  # another process was first
                     os.link(made, file)
                 made.unlink()
+            with suppress(PermissionError):  # another user's
+                file.chmod(MODE)
             with file.open(encoding="ascii") as opened:
                 there = os.fstat(opened.fileno())  # a copy has the same text
                 return f"{opened.read()} {there.st_dev} {there.st_ino}"
@@ -114,7 +115,7 @@ class Leases:
                     if not _locked_soon(descriptor):
                         return _holder_of(descriptor)
                     # If its holder removed the file between our opening and locking it, our lock excludes nobody.
-                    if kept := _is(file, descriptor):
+                    if kept := _is(file, descriptor) and not _replaced(file, descriptor):
                         self._sign(file, descriptor)
                         _HELD.add(file)
                         return Hold(file, descriptor)
@@ -138,7 +139,7 @@ class Leases:
             files = [each for each in self._directory.glob(f"*{SUFFIX}") if each.name.startswith(begin)]
         except OSError:
             return False
-        return any(each not in _HELD and _holder_by(each) for each in files)
+        return any(each not in _HELD and _holder_by(each) not in ("", UNREADABLE) for each in files)
 
     def _sign(self, file: Path, descriptor: int) -> None:
         """Write who holds it, for people. The lock holds without it, so a full disk costs no phone."""
@@ -179,6 +180,17 @@ def _opened(file: Path) -> int:
     return descriptor
 
 
+def _replaced(file: Path, descriptor: int) -> bool:
+    """Whether the file of another user, who has ended, was removed: it cannot be signed, so the next try makes one."""
+    if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+        return False
+    try:
+        file.unlink()
+    except OSError:  # as in a folder where each may remove their own files alone: its lock holds all the same
+        return False
+    return True
+
+
 def _holder_of(descriptor: int) -> str:
     return os.pread(descriptor, WORDS_SHOWN, 0).decode("utf-8", "replace").strip() or UNKNOWN
 
@@ -188,7 +200,7 @@ def _holder_by(file: Path) -> str:
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
     except PermissionError:  # another user's, of an older version
-        return UNKNOWN
+        return UNREADABLE
     except OSError:
         return ""
     try:

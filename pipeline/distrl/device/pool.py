@@ -291,7 +291,8 @@ class DevicePool:
             phone.release_locks()
             phone.held_by = phone.lease_holder = held.holder
             phone.held_until = self._clock() + max(HELD_S, self._devices.lease_ttl_s / RENEWALS)
-            phone.health, phone.session, phone.fault = Health(), None, None
+            phone.end_session()
+            phone.health, phone.fault = Health(), None
 
     def _recover(self, phone: PooledPhone) -> bool:
         """Do the recovery steps, and check that the phone's shell answers; False once stopped.

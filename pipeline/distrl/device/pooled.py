@@ -11,6 +11,8 @@ from distrl.device.phone_lease import PhoneLease
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
 
+OF_SESSIONS = ("retries", "foreign_apps", "app_recoveries")
+"""Counters that a session has, too."""
 IDLE, LEASED, QUARANTINED, HELD = "idle", "leased", "quarantined", "held"
 
 
@@ -49,14 +51,17 @@ class PooledPhone:
         return IDLE if self.health.connected else QUARANTINED
 
     def counted(self) -> dict[str, int]:
-        """Its counters, including those of its session and its emulator."""
-        session = self.session
+        """Its counters, including those of its sessions and its emulator."""
+        counted = {name: self.counters[name] + getattr(self.session, name, 0) for name in OF_SESSIONS}
         return self.counters | {
-            "retries": session.retries if session else 0,
-            "foreign_apps": session.foreign_apps if session else 0,
-            "app_recoveries": session.app_recoveries if session else 0,
+            **counted,
             "restarts": max(0, self.emulator.starts - 1) if self.emulator else 0,
         }
+
+    def end_session(self) -> None:
+        """Another will be made; what this one has counted stays."""
+        self.counters = self.counted()
+        self.session = None
 
     def release_locks(self) -> None:
         """Release its locks, if this process has them."""

@@ -33,7 +33,7 @@ from distrl.device.keyboard import KeyboardService, UntypableError, typing_line
 from distrl.device.names import adb_line
 from distrl.device.screenshot import BlackImageError, BrokenImageError, OversizedImageError, Screenshot, verified
 from distrl.device.server import AdbServer
-from distrl.device.window import FrontWindow, front_window, owner_of
+from distrl.device.window import SYSTEM_UI, FrontWindow, front_window, owner_of
 from distrl.errors import DeviceError
 from distrl.names import PACKAGE
 from distrl.types import Action, ActionKind, Point
@@ -172,8 +172,15 @@ class AdbSession:
         return package
 
     def failed_app(self) -> str:
-        """The package of the app that the system's dialog in front says has failed or hangs; "" without one."""
-        return self._front(self._deadline()).failed_app
+        """The package of the app that the system's dialog in front says has failed or hangs; "" without one.
+
+        An app may give its own window such a title, about another app.
+        """
+        deadline = self._deadline()
+        window = self._front(deadline)
+        if window.failed_app and owner_of(window.id, self._text("dumpsys window windows", deadline)) == SYSTEM_UI:
+            return window.failed_app
+        return ""
 
     def launcher(self) -> str:
         """The package of the phone's home screen. Raises DeviceGarbage if the phone does not name one."""

@@ -51,7 +51,7 @@ class FrontWindow:
 
     @property
     def failed_app(self) -> str:
-        """The package of the app that the system's dialog in front says has failed or hangs; empty for no dialog."""
+        """The package of the app that has failed or hangs, should the window be the system's; empty for others."""
         found = _FAILED.fullmatch(self.title)
         return found.group(1) if found else ""
 

@@ -106,6 +106,18 @@ def test_a_text_is_an_instruction_a_line_and_the_files_name_says_the_rest(tmp_pa
     assert {(each.suite, each.family, each.split) for each in found} == {("general-list", "general-list", Split.TEST)}
 
 
+def test_lines_that_end_by_a_carriage_return_alone_are_no_single_task(tmp_path: Path) -> None:
+    found = read(tmp_path, "open a\ropen b\ropen c\r", "x_train.txt")
+    assert [each.what for each in found.problems] == ["has a carriage return in it; end lines by LF or CRLF"]
+    assert found.rows == ()
+
+
+def test_a_field_twice_in_the_json_of_a_table_is_refused_as_in_json_itself(tmp_path: Path) -> None:
+    check = '"{""app"":""notes"",""path"":""notes"",""contains"":""x"",""contains"":""y""}"'
+    found = read(tmp_path, f"instruction,check\ngo,{check}\n", "x_train.csv")
+    assert [each.what for each in found.problems] == ["`check`: an object names a field twice"]
+
+
 def test_templates_of_android_world_are_filled_in(tmp_path: Path) -> None:
     tasks = [
         {

@@ -8,7 +8,7 @@ from distrl.broker.journal import history, in_force
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import ConfigError, PolicyError
-from distrl.policy.adapters import WEIGHTS, write_peft
+from distrl.policy.adapters import OLDER_WEIGHTS, WEIGHTS, write_peft
 from distrl.policy.full_weights import holds_whole_weights
 from distrl.store.adapters import read_adapter
 from distrl.store.objects import open_store
@@ -21,7 +21,7 @@ def export_adapter(config: Config, number: int | None, out: Path) -> Version:
     Raises ConfigError where there is no such version, or `out` cannot be written or holds an adapter already;
     BrokerError, StoreError, and PolicyError for a malformed adapter and for weights that are none.
     """
-    if (out / WEIGHTS).exists():
+    if any((out / name).exists() for name in (WEIGHTS, OLDER_WEIGHTS)):
         raise ConfigError("--out", f"{out} holds an adapter already", "name another directory")
     version, data = adapter_of(config, number)
     if holds_whole_weights(data):

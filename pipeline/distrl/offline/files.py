@@ -41,4 +41,4 @@ def make_folder(folder: Path) -> None:
 
 
 def unwritable(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(str(path), f"cannot be written ({error.strerror})", "name a writable directory with --out")
+    return ConfigError(str(path), f"cannot be written ({error.strerror})", "name one that can be written with --out")

@@ -141,6 +141,9 @@ def _lines(file: str, data: bytes) -> Iterator[tuple[int, str | RowProblem]]:
         if len(line) > MAX_LINE:
             yield number, RowProblem(file, number, f"has more than {MAX_LINE} bytes")
             continue
+        if b"\r" in line.removesuffix(b"\r"):
+            yield number, RowProblem(file, number, "has a carriage return in it; end lines by LF or CRLF")
+            continue
         try:
             yield number, line.decode()
         except UnicodeDecodeError:

@@ -17,6 +17,7 @@ from distrl.names import PACKAGE
 from distrl.tasks.check import parse_check
 from distrl.tasks.outcome import CHECK
 from distrl.tasks.suite import suites
+from distrl.text import fields_once
 from distrl.types import Split
 
 Fields = Mapping[str, Any]
@@ -228,7 +229,8 @@ def _setup(stated: Fields) -> str:
             raise ValueError("`packages` of `setup` lists no names of Android packages")
         return text
     try:
-        fresh(0, setup, 0.0)
+        if setup:  # to make a phone takes half a millisecond, and a list may have 100,000 rows
+            fresh(0, setup, 0.0)
     except (ValueError, TypeError) as error:
         raise ValueError(f"`setup`: {str(error)[:200]}") from None
     return text
@@ -239,9 +241,11 @@ def _json(value: Any, name: str) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
+        return json.loads(value, object_pairs_hook=fields_once)
+    except (json.JSONDecodeError, RecursionError):
         raise ValueError(f"`{name}` is a text that is no JSON") from None
+    except ValueError as error:
+        raise ValueError(f"`{name}`: {error}") from None
 
 
 def _canonical(value: Any) -> str:

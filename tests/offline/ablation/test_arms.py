@@ -91,6 +91,8 @@ def test_what_cannot_be_ablated_is_refused_with_what_can(item: str, said: str) -
 def test_a_setting_twice_in_an_arm_and_an_unknown_sweep_are_refused() -> None:
     with pytest.raises(ConfigError, match="twice"):
         plan(RUN, arms=["w1=0,algorithm.replay.w1=1"])
+    with pytest.raises(ConfigError, match=r"algorithm\.replay\.w1 has a grid already\n  hint: write all of its values"):
+        plan(RUN, grids=["w1=0,2", "w2=1", "algorithm.replay.w1=3"])
     with pytest.raises(ConfigError, match="dper-weights-axes"):
         plan(RUN, sweeps=["everything"])
 

@@ -16,6 +16,7 @@ import pytest
 import torch
 from distrl import processor
 from distrl.config import Config
+from distrl.errors import ConfigError
 from distrl.offline.ablation import persisted
 from distrl.offline.ablation.arms import Arm, changed
 from distrl.offline.ablation.fold import Folded, Identity
@@ -243,6 +244,17 @@ def test_clearing_leaves_all_that_is_kept_of_an_arm_and_nothing_of_another(
     clear(tmp_path, saved[0].files(baseline))
     left = {saved[0].file(baseline), *(each.success_file(result_of(baseline).folded) for each in saved)}
     assert {*tmp_path.glob("arms/*")} == left
+
+
+@pytest.mark.parametrize("name", ["report.json", "adapters/mine.safetensors"])
+def test_files_that_no_ablation_has_made_are_left_alone(tmp_path: Path, name: str) -> None:
+    """As of a demo's or an experiment's folder, named by --out and --name."""
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("mine")
+    with pytest.raises(ConfigError, match=f"holds .*{name}, which no ablation has made"):
+        clear(tmp_path, set())
+    assert file.read_text() == "mine"
 
 
 def test_other_code_or_another_run_is_another_arm(

@@ -102,7 +102,7 @@ def plan(
     """
     wanted: list[Sets] = [(_pair(item, f"--set {item}", config),) for item in sets]
     wanted += [_pairs(item, config) for item in arms]
-    wanted += product([_axis(item, config) for item in grids])
+    wanted += product(_axes(grids, config))
     for name in sweeps:
         wanted += _sweep(name)
     found = [Arm(BASELINE, (), config)]
@@ -154,6 +154,17 @@ def resolve(name: str, where: str, config: Config) -> str:
 def product(axes: Sequence[Sequence[tuple[str, str]]]) -> list[Sets]:
     """Every combination of one (path, value) of each axis, the last axis fastest; none without axes."""
     return list(itertools.product(*axes)) if axes else []
+
+
+def _axes(grids: Sequence[str], config: Config) -> list[list[tuple[str, str]]]:
+    """Raises ConfigError where two of them are of one setting, as the last value alone would count."""
+    axes = [_axis(item, config) for item in grids]
+    for number, axis in enumerate(axes):
+        if axis[0][0] in {other[0][0] for other in axes[:number]}:
+            raise ConfigError(
+                f"--grid {grids[number]}", f"{axis[0][0]} has a grid already", "write all of its values in one --grid"
+            )
+    return axes
 
 
 def _sweep(name: str) -> list[Sets]:

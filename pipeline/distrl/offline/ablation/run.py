@@ -216,7 +216,15 @@ def played_on(config: Config, evaluation: ArmEvaluation | None) -> object:
 
 
 def clear(folder: Path, keep: Collection[Path]) -> None:
-    """Make the folder, and delete an earlier ablation's files but `keep`. Other files are left alone."""
+    """Make the folder, and delete an earlier ablation's files but `keep`. Other files are left alone.
+
+    Raises ConfigError where it cannot be written, or holds files of these names that no ablation has made.
+    """
+    if not (folder / FOLDER).is_dir():
+        foreign = [*(folder / name for name in FILES), *(folder / ADAPTERS).glob("*.safetensors")]
+        if there := [str(each) for each in foreign if each.exists()]:
+            what = f"holds {', '.join(there[:3])}, which no ablation has made"
+            raise ConfigError(str(folder), what, "name another folder with --name or --out")
     try:
         for inner in (ADAPTERS, FOLDER):
             (folder / inner).mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,7 @@ from distrl.broker.connect import admin
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
+from distrl.broker.retention import offsets_kept_minutes
 from distrl.broker.tail import tail
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config, load
@@ -389,6 +390,7 @@ def test_up_up_again_status_doctor_and_down(stack: Config, tmp_path: Path) -> No
     assert "stopped" not in status.stdout
     assert f"run {stack.run}" in status.stdout
     doctor = distrl(tmp_path, "doctor", *flags(stack))
+    assert offsets_kept_minutes(stack) == 525_600
     assert " NO " not in "".join(line for line in doctor.stdout.splitlines() if "disk" not in line), doctor.stdout
     phones = distrl(tmp_path, "devices", "--json", *flags(stack))
     assert (phones.returncode, phones.stderr) == (0, "")

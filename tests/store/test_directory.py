@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 from distrl import config
 from distrl.errors import StoreError
-from distrl.store.directory import DirectoryStore
+from distrl.store.directory import LEFT_S, DirectoryStore
 from distrl.store.objects import ObjectStore, open_store
 
 from tests.store.contract import PNG, Spoil, StoreContract
@@ -106,3 +107,18 @@ def test_a_directory_that_may_not_be_written_is_an_error(tmp_path: Path) -> None
     (tmp_path / "objects").mkdir(mode=0o500)
     with pytest.raises(StoreError, match="Permission denied"):
         DirectoryStore(tmp_path / "objects").check()
+
+
+def test_what_a_killed_writer_has_left_is_removed_by_a_later_one(tmp_path: Path) -> None:
+    """And nothing that one may still be writing."""
+    root = tmp_path / "objects"
+    DirectoryStore(root).put("screenshots", PNG, "png")
+    folder = next(root.rglob("*.png")).parent
+    old, new = folder / ".part-old", folder / ".part-new"
+    for left in (old, new):
+        left.write_bytes(b"half")
+    hours_ago = time.time() - 2 * LEFT_S
+    os.utime(old, (hours_ago, hours_ago))
+    DirectoryStore(root).put_named(f"{folder.relative_to(root)}/another.png", PNG)
+    assert not old.exists()
+    assert new.exists()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distrl.broker import connect as broker
+from distrl.broker.retention import forgets, offsets_kept_minutes
 from distrl.config import Config, EmulatorSettings
 from distrl.device.about import ONLINE
 from distrl.device.launch import program
@@ -169,7 +170,8 @@ def _broker(config: Config, rows: dict[str, PartStatus]) -> Finding:
     named = [address.strip() for address in config.kafka.bootstrap.split(",")]
     away = [address for address in named if not ports.listens_at(address)]
     detail = f"{config.kafka.bootstrap}: cluster {found.cluster_id}, {found.brokers} broker(s)"
-    return Finding("broker", True, detail + (f"; nothing listens at {', '.join(away)}" if away else ""))
+    notes = [f"nothing listens at {', '.join(away)}" if away else "", forgets(offsets_kept_minutes(config))]
+    return Finding("broker", True, "; ".join([detail, *filter(None, notes)]))
 
 
 def _objects(config: Config, rows: dict[str, PartStatus]) -> Finding:

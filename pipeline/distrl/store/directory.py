@@ -1,14 +1,16 @@
 """Objects as files in a directory: the store of one machine without an S3 endpoint.
 
 Files are written atomically: under a hidden name, synced to disk and renamed. A process killed in between leaves the
-hidden file, which no key names and no listing shows.
+hidden file, which no key names and no listing shows; a later writer removes it.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from distrl import config
@@ -24,12 +26,17 @@ from distrl.store.objects import (
 )
 from distrl.types import ObjectRef
 
+PART = ".part-"
+LEFT_S = 3600.0
+"""No write takes so long: a hidden file of this age is of a killed process."""
+
 
 class DirectoryStore:
     """An ObjectStore in `root`, which is created with the first write."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._tidied: set[Path] = set()
 
     @classmethod
     def from_config(cls, settings: config.StoreSettings) -> DirectoryStore:
@@ -112,7 +119,8 @@ class DirectoryStore:
         path = self.root / key
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, hidden = tempfile.mkstemp(prefix=".part-", dir=path.parent)
+            self._tidy(path.parent)
+            descriptor, hidden = tempfile.mkstemp(prefix=PART, dir=path.parent)
             try:
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(data)
@@ -125,6 +133,16 @@ class DirectoryStore:
             sync(path.parent)  # the rename, too
         except OSError as error:
             raise self._failed(error, f"{path} cannot be written") from None
+
+    def _tidy(self, folder: Path) -> None:
+        """Remove what killed writers have left there, once for each folder: nothing lists it, and it fills the disk."""
+        if folder in self._tidied:
+            return
+        self._tidied.add(folder)
+        for left in folder.glob(f"{PART}*"):
+            with suppress(OSError):  # another process was first, or owns it
+                if time.time() - left.stat().st_mtime > LEFT_S:
+                    left.unlink()
 
     def _failed(self, error: OSError, what: str) -> StoreError:
         return StoreError(

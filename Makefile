@@ -50,7 +50,7 @@ test-k8s: $(READY)
 	$(BIN)/python -m pytest tests/k8s -m k8s --durations=0
 
 faults: $(READY)
-	STORM=$(STORM) SEED=$(if $(filter command line environment,$(origin SEED)),$(SEED)) \
+	STORM=$(STORM) SEED=$(SEED) \
 	  $(BIN)/python -m pytest tests/faults -m "" --durations=0 -s
 
 lint: $(READY)
@@ -73,5 +73,5 @@ lock:
 	uv pip compile --quiet --no-header --generate-hashes --python-version 3.11 --universal --group trackio -o requirements-trackio.lock
 
 clean:
-	@if [ -x $(BIN)/distrl ]; then $(BIN)/distrl down; fi
+	@if [ -x $(BIN)/distrl ] && $(BIN)/distrl --help >/dev/null 2>&1; then $(BIN)/distrl down; fi
 	rm -rf out $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -24,7 +24,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def made(file: Path | None, **given: object) -> tuple[str, int, int, int, str]:
-    found = _settings(file, **{**NONE, **given})  # type: ignore[arg-type]
+    found = _settings(file, **{**NONE, "environ": {}, **given})  # type: ignore[arg-type]
     return found.run, found.learner.seed, found.phones.seed, found.phones.count, found.algorithm.type
 
 
@@ -46,10 +46,10 @@ def test_options_make_the_settings_and_the_name_of_the_run(
 
 def test_a_file_is_taken_as_it_is_where_no_option_says_otherwise(file: Path) -> None:
     assert made(file) == ("demo-3", 3, 3, 16, "grpo")
-    assert made(file, seed=4) == ("demo-grpo-4", 4, 4, 16, "grpo")
+    assert made(file, seed=4) == ("demo-3", 4, 4, 16, "grpo")
     assert made(file, phones=2) == ("demo-3", 3, 3, 2, "grpo")
 
 
-def test_variables_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DISTRL_PHONES__COUNT", "16")
-    assert made(None, seed=1) == ("demo-1", 1, 1, 16, "aride")
+def test_variables_count_too() -> None:
+    assert made(None, seed=1, environ={"DISTRL_PHONES__COUNT": "16"}) == ("demo-1", 1, 1, 16, "aride")
+    assert made(None, seed=1, environ={"DISTRL_RUN": "mine"}) == ("mine", 1, 1, 8, "aride")

@@ -198,7 +198,7 @@ def test_the_servers_of_a_training_are_left_alone(cli: Cli, tmp_path: Path, comm
         refused = cli(command, "-s", "stack.directory=stack")
     assert refused.returncode == 1
     assert "a training" in refused.stderr
-    assert "set stack.directory for a second stack" in refused.stderr
+    assert "Ctrl-C stops it and the servers that it started" in refused.stderr
     assert [each.name for each in (tmp_path / "stack").iterdir()] == [LOCK]
 
 

@@ -182,7 +182,7 @@ def test_a_server_that_has_ended_is_reported_before_the_roles_that_miss_it(confi
 
 def test_a_role_that_ends_by_itself_is_done(config: Config, folder: Path) -> None:
     with running(config, folder) as roles:
-        roles.start("tidying", "down", ends=True)
+        roles.start("tidying", "down")
         until(lambda: roles.finished("tidying"))
         roles.check()
     assert "nothing was running" in (folder / "tidying.log").read_text()
@@ -191,7 +191,7 @@ def test_a_role_that_ends_by_itself_is_done(config: Config, folder: Path) -> Non
 def test_a_role_that_somebody_else_asked_to_end_is_started_again(config: Config, folder: Path) -> None:
     """As a guard of the machine's memory does, or an administrator: it ends well, and the run would stand still."""
     with running(config, folder) as roles:
-        roles.start("fleet", PHONES)
+        roles.start("fleet", PHONES, stays=True)
         until(lambda: serves(folder, "fleet"))
         (child,) = find_all(folder)
         child.terminate()

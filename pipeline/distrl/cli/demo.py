@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -66,8 +66,8 @@ def demo(
 ) -> None:
     """Train an agent on this machine with every real part, then write report.html and report.json.
 
-    An option that is not given leaves what the settings say; a run that none of them names is called by suite,
-    algorithm and seed.
+    An option that is not given leaves what the settings say. A run that they do not name is called by suite, algorithm
+    and seed.
 
     Ctrl-C stops everything cleanly; the same command goes on where the run was. A stack that `distrl up` has started in
     stack.directory is used, and stays up at the end.
@@ -100,8 +100,9 @@ def _settings(
     phones: int | None,
     algorithm: str | None,
     suite: str | None,
+    environ: Mapping[str, str] | None = None,
 ) -> Config:
-    """Those given, over the options, over the demo's own."""
+    """Each option over the file and the variables, --set over all of them; the demo's own where none says anything."""
     given = [
         *([f"algorithm.type={algorithm}"] if algorithm is not None else []),
         *([f"learner.seed={seed}", f"phones.seed={seed}"] if seed is not None else []),
@@ -109,10 +110,9 @@ def _settings(
         *(sets_of(suite) if suite else ()),
         *(sets or []),
     ]
-    found = load(config, given, base={"phones": {"count": PHONES}})
-    name, phones_of = _run_name(found), {"count": PHONES, "seed": found.learner.seed}
-    by_options = [f"run={name}"] if (seed, algorithm, suite) != (None, None, None) else []
-    return load(config, [*by_options, *given], base={"run": name, "phones": phones_of})
+    found = load(config, given, environ)
+    phones_of = {"count": PHONES, "seed": found.learner.seed}
+    return load(config, given, environ, {"run": _run_name(found), "phones": phones_of})
 
 
 def _run_name(settings: Config) -> str:

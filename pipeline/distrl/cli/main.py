@@ -48,9 +48,10 @@ from distrl.telemetry import logs
 
 log = logging.getLogger(__name__)
 
-UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOSPC}
+UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
 """Of a file or folder that a person named, or that is another user's."""
-ELSEWHERE = "make it one that this user can write, or name another: --out, --config, or a setting like stack.directory"
+FULL = {errno.ENOSPC, errno.EDQUOT}
+ELSEWHERE = "make it one that this user can write, or name another, as by --out or stack.directory"
 
 app = typer.Typer(
     name="distrl",
@@ -105,9 +106,11 @@ def main() -> None:
     except DistrlError as error:
         _end(error)
     except OSError as error:
-        if error.filename is None or error.errno not in UNUSABLE:
+        if error.filename is None or error.errno not in UNUSABLE | FULL:
             raise
-        _end(DistrlError(str(error.filename), f"cannot be used ({error.strerror})", ELSEWHERE))
+        log.debug("%s cannot be used", error.filename, exc_info=True)
+        fix = "free disk space there" if error.errno in FULL else ELSEWHERE
+        _end(DistrlError(str(error.filename), f"cannot be used ({error.strerror})", fix))
     except KeyboardInterrupt:
         sys.exit(130)
 

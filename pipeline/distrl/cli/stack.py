@@ -46,15 +46,15 @@ def up(config: ConfigFile = None, sets: Sets = None) -> None:
     logs.configure("up")
     ended_as_interrupted()
     given = load(config, sets)
-    _refuse_while_at_work(given)
+    _refuse_while_at_work(given, "or set stack.directory for a second stack")
     _refuse_absent_broker(given)
     refuse_second_by_accident(given)
     stack = LocalStack(given)
     settings = stack.up()
     try:
         topic_admin.ensure(settings)
-    except BaseException:
-        stack.stop_started()  # else the same command would find the stack up, and make no topics
+    except KeyboardInterrupt:
+        stack.stop_started()  # not after a topic that is to be altered: that needs the broker
         raise
     console.print(f"Kafka {settings.kafka.bootstrap}  objects {settings.store.url}  adb port {settings.adb.port}")
     console.print(f"{len(settings.devices.named)} phones; `distrl status` looks, `distrl down` stops")
@@ -75,12 +75,12 @@ def _refuse_absent_broker(given: Config) -> None:
         raise BrokerError(error.where, error.what, fix) from None
 
 
-def _refuse_while_at_work(settings: Config) -> None:
+def _refuse_while_at_work(settings: Config, other: str) -> None:
     """Raises StackError where a demo or a training is at work on the stack: `up` may have to replace its servers."""
     from distrl.stack.locks import refuse_held
     from distrl.train.folder import LOCK
 
-    fix = "Ctrl-C stops it and the servers that it started; or wait, or set stack.directory for a second stack"
+    fix = f"Ctrl-C stops it and the servers that it started; {other}"
     refuse_held(settings.stack.directory.expanduser() / LOCK, fix)
 
 
@@ -90,7 +90,7 @@ def down(config: ConfigFile = None, sets: Sets = None) -> None:
 
     logs.configure("down")
     settings = load(config, sets)
-    _refuse_while_at_work(settings)
+    _refuse_while_at_work(settings, "or wait")
     stopped = LocalStack(settings).down()
     console.print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 

@@ -15,8 +15,7 @@ from distrl.config.names import field_at, kinds_at, sections_of, siblings, untag
 from distrl.errors import ConfigError
 from distrl.librdkafka import PropertyError
 
-LOGIN = re.compile(r"(?<=://).*(?=@)|(?<![\w:/])(?!\S*://)\S*:.*(?=@)")
-"""Of an address that names one, with a scheme or without; none may."""
+SCHEME = re.compile(r"\W*\w+://")
 
 
 def explain(error: ValidationError) -> ConfigError:
@@ -46,7 +45,7 @@ def _refusal(problem: ErrorDetails) -> ConfigError:
 def _wrong(problem: ErrorDetails) -> str:
     """What is wrong, without pydantic's terms."""
     if problem["type"] == "value_error":
-        return LOGIN.sub("…", str(problem["ctx"]["error"]))
+        return _without_login(str(problem["ctx"]["error"]))
     return {
         "tuple_type": "Input should be a list",
         "path_type": "Input should be a path",
@@ -63,7 +62,15 @@ def _shown(loc: Sequence[int | str], value: Any) -> str:
         found is not None and bool(sections_of(found.annotation)) and not isinstance(value, int | float)
     )
     hidden = SecretStr in kinds_at(path) or isinstance(value, Mapping | BaseModel) or stands_for_section
-    return "" if hidden else f" (it is {LOGIN.sub('…', written(value))})"
+    return "" if hidden else f" (it is {_without_login(written(value))})"
+
+
+def _without_login(text: str) -> str:
+    """`text` without what stands before its last @, as in an address that names a user and a password; none may."""
+    before, at, after = text.rpartition("@")
+    scheme = SCHEME.match(before)
+    named = at and before[-1:] not in ("", " ", "'", '"')
+    return f"{scheme.group() if scheme else ''}…@{after}" if named else text
 
 
 def _allowed(loc: Sequence[int | str]) -> str:

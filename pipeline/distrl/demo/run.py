@@ -96,6 +96,6 @@ def _evaluate(settings: Config, roles: Roles, console: Console) -> None:
     if not console.is_terminal:  # no status line then
         console.print(f"{doing}: some minutes")
     with console.status(doing):
-        roles.start("evaluation", "evaluate", *arguments, ends=True)
+        roles.start("evaluation", "evaluate", *arguments)
         while not roles.finished("evaluation"):
             time.sleep(0.2)

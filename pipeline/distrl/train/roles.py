@@ -36,8 +36,8 @@ class Role:
     started_s: float
     """By the clock's ticks."""
     restarts: Restarts
-    ends: bool = False
-    """Whether it ends by itself."""
+    stays: bool = False
+    """Whether it works until it is stopped."""
     again_s: float | None = None
     """When it is to be started again; None while it runs, or once it is done."""
 
@@ -47,7 +47,8 @@ class Roles:
     """Starts, supervises and stops roles. Driven by one thread; `stop` may be called twice.
 
     A role that ends with an error is started again, after growing pauses, by `check`; all that it did is in the log. So
-    is one that somebody else asked to end, as a guard of the machine's memory does: without it the run stands still.
+    is one that stays and that somebody else asked to end, as a guard of the machine's memory does: the run would stand
+    still.
     """
 
     config: Config
@@ -74,10 +75,10 @@ class Roles:
         """Role -> how often it was started again, for those that were."""
         return {name: role.restarts.count for name, role in self._roles.items() if role.restarts.count}
 
-    def start(self, name: str, command: str, *arguments: str, sets: Sequence[str] = (), ends: bool = False) -> None:
+    def start(self, name: str, command: str, *arguments: str, sets: Sequence[str] = (), stays: bool = False) -> None:
         """Start `distrl COMMAND` as process `name`, its log in `<directory>/<name>.log`.
 
-        ends: whether it ends by itself once its work is done; another that ends was asked to by somebody else.
+        stays: whether it works until it is stopped here: where it ends well, somebody else has asked it to.
         """
         port = self.monitoring_port(name)
         if port is not None:
@@ -86,7 +87,7 @@ class Roles:
         flags = [flag for item in sets for flag in ("--set", item)]
         line = [sys.executable, "-m", "distrl.cli.main", command, "--config", str(self._file), *flags, *arguments]
         child = start(name, line, self.directory)
-        self._roles[name] = Role(line, child, self.clock.ticks(), Restarts(self.tries), ends)
+        self._roles[name] = Role(line, child, self.clock.ticks(), Restarts(self.tries), stays)
 
     def monitoring_port(self, name: str) -> int | None:
         """Where the role is watched; None where monitoring.port is unset."""
@@ -133,7 +134,7 @@ class Roles:
 
     def _look(self, name: str, role: Role, now: float) -> None:
         code = role.child.returncode()
-        if code is None or (code == 0 and role.ends):
+        if code is None or (code == 0 and not role.stays):
             return
         pause_s = role.restarts.after(now - role.started_s)
         if pause_s is None:

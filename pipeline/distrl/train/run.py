@@ -91,14 +91,14 @@ def prepared(config: Config, out: Path, console: Console, owner: str) -> Iterato
 
 def start_all(roles: Roles, placement: Placement) -> None:
     """Start every role of a run; its demonstrations where the script can make them."""
-    roles.start("learner", "learner")
+    roles.start("learner", "learner", stays=True)
     if placement.demonstrator is not None:
-        roles.start("demonstrate", "demonstrate", sets=placement.demonstrator, ends=True)
+        roles.start("demonstrate", "demonstrate", sets=placement.demonstrator)
     for index, sets in enumerate(placement.workers):
-        roles.start(f"worker-{index}", "worker", sets=[f"worker.name=worker-{index}", *sets])
+        roles.start(f"worker-{index}", "worker", sets=[f"worker.name=worker-{index}", *sets], stays=True)
     if placement.evaluator is not None:
-        roles.start("evaluator", "evaluate", sets=placement.evaluator)
-    roles.start("feeder", "feed")
+        roles.start("evaluator", "evaluate", sets=placement.evaluator, stays=True)
+    roles.start("feeder", "feed", stays=True)
 
 
 def stop_in_order(roles: Roles, placement: Placement, console: Console) -> None:

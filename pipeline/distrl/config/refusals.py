@@ -69,8 +69,7 @@ def _without_login(text: str) -> str:
     """`text` without what stands before its last @, as in an address that names a user and a password; none may."""
     before, at, after = text.rpartition("@")
     scheme = SCHEME.match(before)
-    named = at and before[-1:] not in ("", " ", "'", '"')
-    return f"{scheme.group() if scheme else ''}…@{after}" if named else text
+    return f"{scheme.group() if scheme else ''}…@{after}" if at and ":" in before else text
 
 
 def _allowed(loc: Sequence[int | str]) -> str:

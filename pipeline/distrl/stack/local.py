@@ -79,8 +79,8 @@ class LocalStack:
                 raise StackError(
                     str(self._directory),
                     "the stack is up already",
-                    "`distrl status` shows it, `distrl topics ensure` makes topics that are missing, `distrl down` stops it; "
-                    "or set stack.directory for a second one",
+                    "`distrl status` shows it, `distrl topics ensure` makes missing topics, `distrl down` stops it; or "
+                    "set stack.directory for a second one",
                 )
             if self._owner:
                 self._refuse_others(parts, wanted)

@@ -92,7 +92,7 @@ def next_version(roles: Roles, versions: VersionFollower, than: int, wait_s: flo
 def measure(roles: Roles, versions: VersionFollower, store: ObjectStore, mode: Mode, seconds: float) -> None:
     """One turn: from a publication to the last one within `seconds`, so that whole rounds are counted."""
     before = next_version(roles, versions, -1, PATIENCE_S)  # the newest; at the beginning, the end of the warm-up
-    roles.start("feeder", "feed", sets=[f"feeder.max_lag={mode.max_lag}"])
+    roles.start("feeder", "feed", sets=[f"feeder.max_lag={mode.max_lag}"], stays=True)
     first = before and next_version(roles, versions, before.version + SETTLE_VERSIONS - 1, PATIENCE_S)
     if first is None:
         raise SystemExit(f"no version came in {PATIENCE_S:.0f} s at max_lag={mode.max_lag}")
@@ -112,10 +112,10 @@ def run(config: Config, modes: Sequence[Mode], seconds: float, logs: Path) -> No
     """Warm up, then measure the modes in turns: each one's first turn in order, its second in reverse."""
     topic_admin.ensure(config)
     with running(config, logs) as roles, VersionFollower(config) as versions:
-        roles.start("learner", "learner")
+        roles.start("learner", "learner", stays=True)
         roles.start("demonstrate", "demonstrate")
         for index, phones in enumerate(place(config, own=True, workers=WORKERS, evaluation=0).workers):
-            roles.start(f"worker-{index}", "worker", sets=[f"worker.name=worker-{index}", *phones])
+            roles.start(f"worker-{index}", "worker", sets=[f"worker.name=worker-{index}", *phones], stays=True)
         for mode in (*modes, *reversed(modes)):
             with console.status(f"measuring feeder.max_lag={mode.max_lag}"):
                 measure(roles, versions, open_store(config.store), mode, seconds / 2)

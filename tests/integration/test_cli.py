@@ -161,7 +161,9 @@ def test_status_names_a_row_of_a_list_that_nobody_has_done_and_its_words_move_no
     assert status.returncode == 0
     said = r'"open \x1b]0;title\x07\x1b[2J\x9b31m\u202e:skull:"'
     lines = status.stdout.splitlines()
-    assert f"no success in {MIN_ATTEMPTS} attempts: {said} (check it: distrl tasks oracle)" in lines
+    assert (
+        f"no success in {MIN_ATTEMPTS} attempts: {said} (check it: distrl tasks oracle -s feeder.tasks=FILE)" in lines
+    )
 
 
 def test_tail_tells_of_an_unknown_schema_and_a_truncated_record_and_goes_on(config: Config, tmp_path: Path) -> None:

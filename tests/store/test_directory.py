@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from distrl import config
 from distrl.errors import StoreError
-from distrl.store.directory import LEFT_S, DirectoryStore
+from distrl.store.directory import LARGE, LEFT_S, DirectoryStore
 from distrl.store.objects import ObjectStore, open_store
 
 from tests.store.contract import PNG, Spoil, StoreContract
@@ -119,6 +119,6 @@ def test_what_a_killed_writer_has_left_is_removed_by_a_later_one(tmp_path: Path)
         left.write_bytes(b"half")
     hours_ago = time.time() - 2 * LEFT_S
     os.utime(old, (hours_ago, hours_ago))
-    DirectoryStore(root).put_named(f"{folder.relative_to(root)}/another.png", PNG)
+    DirectoryStore(root).put_named(f"{folder.relative_to(root)}/another.png", bytes(LARGE))
     assert not old.exists()
     assert new.exists()

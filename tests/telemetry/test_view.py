@@ -70,7 +70,9 @@ def test_a_task_that_nobody_did_in_many_attempts_is_named_from_training_and_eval
         view.feed(evaluation)
     found = view.status(2_000).unsolved
     assert [(each.instruction, each.attempts) for each in found] == [("do \x1b[2J it", 20)]
-    assert without_success(found) == ['no success in 20 attempts: "do \\x1b[2J it" (check it: distrl tasks oracle)']
+    assert without_success(found) == [
+        'no success in 20 attempts: "do \\x1b[2J it" (check it: distrl tasks oracle -s feeder.tasks=FILE)'
+    ]
     others = [replace(found[0], suite="home", family="shop", instruction=""), *found * 5]
     assert without_success(others)[0] == (
         "no success in 20 attempts: home shop, any task of it (check it: distrl tasks oracle --suite home)"

@@ -288,7 +288,7 @@ Arguments: root, role.
 {{- if and (has "judge" $needs) $given.judge.existingSecret }}
 - {name: DISTRL_JUDGE__API_KEY, valueFrom: {secretKeyRef: {name: {{ $given.judge.existingSecret | quote }}, key: {{ $given.judge.apiKey | quote }}}}}
 {{- end }}
-{{- if and (has "modelServer" $needs) $given.modelServer.existingSecret }}
+{{- if and (has "modelServer" $needs) (default dict $given.modelServer).existingSecret }}
 - {name: DISTRL_POLICY__SERVER__API_KEY, valueFrom: {secretKeyRef: {name: {{ $given.modelServer.existingSecret | quote }}, key: {{ $given.modelServer.apiKey | quote }}}}}
 {{- end }}
 {{- if and (has "phones" $needs) $given.adb.existingSecret }}

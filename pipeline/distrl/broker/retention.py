@@ -7,7 +7,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]  # re-exported
 
-from distrl.broker.connect import FORBIDDEN, admin, explain, request_timeout_s, with_retry
+from distrl.broker.connect import admin, request_timeout_s
 from distrl.config import Config
 
 SETTING: Final = "offsets.retention.minutes"
@@ -16,21 +16,16 @@ LEAST_MINUTES: Final = 30 * 24 * 60
 
 
 def offsets_kept_minutes(config: Config) -> int | None:
-    """Of the cluster's first broker; None where this user may not ask for it. Raises BrokerError."""
+    """Of the cluster's first broker; None where it does not say: this user may not ask, or it is no Apache Kafka."""
     client, timeout_s = admin(config.kafka), request_timeout_s(config.kafka)
-
-    def ask() -> int:
+    try:
         broker = min(client.list_topics(timeout=timeout_s).brokers)
         resource = ConfigResource(ResourceType.BROKER, str(broker))
         (answer,) = client.describe_configs([resource], request_timeout=timeout_s).values()
-        return int(answer.result()[SETTING].value)
-
-    try:
-        return with_retry(config.kafka, ask)
-    except KafkaException as error:
-        if error.args[0].code() in FORBIDDEN:
-            return None
-        raise explain(error.args[0], SETTING, "read the broker's settings", config.kafka) from None
+        entry = answer.result().get(SETTING)
+        return int(entry.value) if entry is not None else None
+    except (KafkaException, TypeError, ValueError):
+        return None
 
 
 def forgets(minutes: int | None) -> str:

@@ -67,7 +67,7 @@ def demo(
     """Train an agent on this machine with every real part, then write report.html and report.json.
 
     An option that is not given leaves what the settings say. A run that they do not name is called by suite, algorithm
-    and seed.
+    and seed; one that they name and that has begun refuses other settings.
 
     Ctrl-C stops everything cleanly; the same command goes on where the run was. A stack that `distrl up` has started in
     stack.directory is used, and stays up at the end.
@@ -116,7 +116,7 @@ def _settings(
 
 
 def _run_name(settings: Config) -> str:
-    """Each suite, algorithm and seed has runs of its own."""
+    """Where the settings name no run, each suite, algorithm and seed has runs of its own."""
     suite, algorithm = settings.feeder.suite, settings.algorithm.type
     kind = [suite if suite != HOME else None, algorithm.replace("_", "-") if algorithm != DEFAULT else None]
     return "-".join(["demo", *filter(None, kind), str(settings.learner.seed)])

@@ -29,7 +29,7 @@ SUFFIX = ".lock"
 DOMAIN = "domain"
 MODE = 0o644
 """Of these files, whatever the umask is: other users of this machine look at them to see who has a phone."""
-UNKNOWN, UNREADABLE = "another process", "perhaps a process of another user"
+UNKNOWN = "another process"
 WORDS_SHOWN = 100
 """How much of a lock file is shown: its content is untrusted."""
 LOCK_TRIES = 10
@@ -139,7 +139,7 @@ class Leases:
             files = [each for each in self._directory.glob(f"*{SUFFIX}") if each.name.startswith(begin)]
         except OSError:
             return False
-        return any(each not in _HELD and _holder_by(each) not in ("", UNREADABLE) for each in files)
+        return any(each not in _HELD and _holder_by(each) for each in files)
 
     def _sign(self, file: Path, descriptor: int) -> None:
         """Write who holds it, for people. The lock holds without it, so a full disk costs no phone."""
@@ -200,7 +200,7 @@ def _holder_by(file: Path) -> str:
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
     except PermissionError:  # another user's, of an older version
-        return UNREADABLE
+        return UNKNOWN
     except OSError:
         return ""
     try:

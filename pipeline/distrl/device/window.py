@@ -51,7 +51,7 @@ class FrontWindow:
 
     @property
     def failed_app(self) -> str:
-        """The package of the app that has failed or hangs, should the window be the system's; empty for others."""
+        """The package of the app that has failed or hangs by the title, which any window may have: ask who owns it."""
         found = _FAILED.fullmatch(self.title)
         return found.group(1) if found else ""
 

@@ -100,24 +100,23 @@ class TaskFacts:
             _count(self.fed_by, task.family)
         return True
 
-    def see_trajectory(self, offset: int, trajectory: Trajectory) -> bool:
-        """The record at `offset` of the trajectories topic. Returns whether it is the first of its task."""
+    def see_trajectory(self, offset: int, trajectory: Trajectory) -> None:
+        """The record at `offset` of the trajectories topic."""
         task = trajectory.task
         self._known_as_fed(task)
         if not self.finished.add(task.task_id):
-            return False
+            return
         self.outstanding.end(task.task_id)
         if trajectory.outcome is Outcome.INTERRUPTED:
             again = next_retry(task.task_id, self.max_retries)
             if again is not None and again not in self.fed:
                 self.interrupted[again] = replace(task, task_id=again)
-            return True
+            return
         if offset >= self.learned_offset:
             self.unlearned.add(offset, min((step.version for step in trajectory.steps), default=task.fed_version))
         if trajectory.outcome is not Outcome.UNKNOWN:
             _count(self.tried, task.family)
             _count(self.succeeded, task.family, trajectory.outcome is Outcome.SUCCESS)
-        return True
 
     def see_unreadable(self, task_id: str) -> None:
         """An unreadable record of the trajectories topic: its task has ended, and the learner dead-letters it."""

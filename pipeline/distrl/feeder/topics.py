@@ -189,14 +189,13 @@ class Topics:
             self._view.feed(evaluation)
 
     def _trajectory(self, raw: RawRecord) -> None:
-        trajectory, is_new = _readable(raw, Trajectory), True
+        self.last_trajectory = time.monotonic()
+        trajectory = _readable(raw, Trajectory)
         if trajectory is not None:
-            is_new = self._facts.see_trajectory(raw.position.offset, trajectory)
+            self._facts.see_trajectory(raw.position.offset, trajectory)
             self._view.feed(trajectory, raw.timestamp)
         elif raw.key is not None:
             self._facts.see_unreadable(raw.key.decode(errors="replace"))
-        if is_new:  # tasks that are played once more bring nothing on
-            self.last_trajectory = time.monotonic()
 
     _handlers: Mapping[str, Callable[[Topics, RawRecord], None]] = {
         "tasks": _task,

@@ -25,9 +25,9 @@ from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 
 WEIGHTS, CONFIG_FILE = "adapter_model.safetensors", "adapter_config.json"
-OLDER_WEIGHTS = "adapter_model.bin"
-"""As older versions of PEFT write them."""
 """PEFT's names of its files."""
+OLDER_WEIGHTS = "adapter_model.bin"
+"""As older versions of PEFT name it."""
 CONFIG: Final = "adapter_config"
 """All metadata is one JSON text under this key: safetensors writes several keys in a random order."""
 PREFIX: Final = "base_model.model."

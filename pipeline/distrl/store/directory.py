@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +28,8 @@ from distrl.types import ObjectRef
 PART = ".part-"
 LEFT_S = 3600.0
 """No write takes so long: a hidden file of this age is of a killed process."""
+LARGE = 1 << 20
+"""Of an object, in whose folder it is looked for such files: a folder of screenshots may have a million names."""
 
 
 class DirectoryStore:
@@ -119,8 +120,9 @@ class DirectoryStore:
         path = self.root / key
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._tidy(path.parent)
             descriptor, hidden = tempfile.mkstemp(prefix=PART, dir=path.parent)
+            if len(data) >= LARGE:
+                self._tidy(path.parent, os.fstat(descriptor).st_mtime)
             try:
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(data)
@@ -134,14 +136,17 @@ class DirectoryStore:
         except OSError as error:
             raise self._failed(error, f"{path} cannot be written") from None
 
-    def _tidy(self, folder: Path) -> None:
-        """Remove what killed writers have left there, once for each folder: nothing lists it, and it fills the disk."""
+    def _tidy(self, folder: Path, now: float) -> None:
+        """Remove what killed writers have left there, once for each folder: nothing lists it, and it fills the disk.
+
+        now: by the clock that the folder's files have, which may be another machine's.
+        """
         if folder in self._tidied:
             return
         self._tidied.add(folder)
         for left in folder.glob(f"{PART}*"):
             with suppress(OSError):  # another process was first, or owns it
-                if time.time() - left.stat().st_mtime > LEFT_S:
+                if now - left.stat().st_mtime > LEFT_S:
                     left.unlink()
 
     def _failed(self, error: OSError, what: str) -> StoreError:

@@ -211,13 +211,29 @@ def test_helm_tests_the_release(space: Cluster) -> None:
     assert "Phase:          Succeeded" in space.helm("test", RELEASE, "--timeout=10m")
 
 
+def image_missed(space: Cluster) -> str:
+    """Of the learner's pod, where it waits for one that cannot be had; else empty."""
+    found = [pod for pod in space.get("pods")["items"] if pod["metadata"]["name"] == POD.partition("/")[2]]
+    statuses = [
+        status
+        for pod in found
+        for kind in ("initContainerStatuses", "containerStatuses")
+        for status in pod["status"].get(kind, [])
+    ]
+    missed = [each["image"] for each in statuses if "Image" in each["state"].get("waiting", {}).get("reason", "")]
+    return " ".join(missed)
+
+
 def test_an_upgrade_and_a_rollback_learn_on(space: Cluster, values: list[str]) -> None:
-    """One version and more is of two ranks, which has to be what the fresh fold of one comes to in the end."""
+    """One version and more is of two ranks, which has to be what the fresh fold of one comes to in the end. An upgrade
+    whose learner cannot start, as there is no such image, is rolled back like any other."""
     other = "config.feeder.max_lag=3,learner.ranks=2"
     space.helm("upgrade", RELEASE, CHART, *values, "--set", other, "--wait", "--timeout=10m")
     assert "max_lag: 3" in space.kubectl("get", "configmap", "demo-distrl", "--output=yaml")
     learns(space)
     assert "2 ranks go on after" in space.kubectl("logs", POD, "--container=learner")
+    space.helm("upgrade", RELEASE, CHART, *values, "--set", f"{other},learner.image.tag=absent")
+    space.until("the learner's image is looked for", lambda: "absent" in image_missed(space), LEARN_S)
     space.helm("rollback", RELEASE, "1", "--wait", "--timeout=10m")
     assert "max_lag: 3" not in space.kubectl("get", "configmap", "demo-distrl", "--output=yaml")
     learns(space)

@@ -66,6 +66,11 @@ def test_up_status_connect_down(config: Make) -> None:
     assert LocalStack(config()).down() == []
 
 
+def test_phones_that_only_an_adb_server_knows_are_neither_running_nor_stopped(config: Make) -> None:
+    assert row(config('devices.serials=["R58M123ABC"]'), "phones") == PartStatus("phones", None, "R58M123ABC", None)
+    assert row(config("devices.addresses=[127.0.0.1:1]"), "phones").running is False
+
+
 def test_a_cluster_runs_as_long_as_one_of_its_brokers_listens(config: Make) -> None:
     with socket.create_server((ports.HOST, 0)) as second, socket.socket() as held:
         held.bind((ports.HOST, 0))  # nothing listens there, and nobody else can take the port

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import gotools
 import pytest
@@ -123,6 +123,20 @@ def test_a_wrong_value_is_refused_by_its_path(helm: Path, value: str, said: str)
     done = helm_says(helm, "template", "run", str(CHART), "--values", str(MINIMAL), "--set", value)
     assert done.returncode != 0
     assert re.search(said, done.stderr.replace("\n", " ")), done.stderr
+
+
+NEWER: Final = (
+    "networkPolicy.adb", "networkPolicy.viewer", "networkPolicy.modelServer", "networkPolicy.store.ports",
+    "networkPolicy.kafka.ports", "networkPolicy.judge.ports", "networkPolicy.tracing.ports", "credentials.modelServer",
+)  # fmt: skip
+"""Keys that values of older releases lack, which `helm upgrade --reuse-values` renders today's templates with."""
+
+
+def test_values_without_newer_keys_are_rendered(helm: Path) -> None:
+    without = ",".join(f"{key}=null" for key in NEWER)
+    more = "config.adb.host=adb.lab,config.policy.server.endpoint=http://vllm:8000/v1"
+    done = helm_says(helm, "template", "run", str(CHART), "--values", str(MINIMAL), "--set", f"{without},{more}")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

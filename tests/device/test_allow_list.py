@@ -233,6 +233,11 @@ def test_the_system_s_dialog_about_an_app_names_it(title: str, package: str) -> 
     assert FrontWindow("5c4", title, "").failed_app == package
 
 
+def titled(dump: str, title: str) -> str:
+    """The dump of a phone whose window has another title."""
+    return re.sub(r"(Window\{\S+ u0) \S+\}", rf"\1 {title}}}", dump)
+
+
 @pytest.mark.parametrize(
     "title", ["Pop-Up Window", "Pop-up-Fenster", "On/Off", "com.sim.settings/com.sim.settings.Main"]
 )
@@ -240,7 +245,7 @@ def test_a_menu_or_dialog_of_any_title_belongs_to_the_app_that_opened_it(
     session: AdbSession, monkeypatch: pytest.MonkeyPatch, title: str
 ) -> None:
     session.start_app(CLOCK)
-    window_says(monkeypatch, lambda real: re.sub(r"(Window\{\S+ u0) \S+\}", rf"\1 {title}}}", real))
+    window_says(monkeypatch, lambda real: titled(real, title))
     assert session.focus() == title
     assert allow_list(session, CLOCK).enforce() is None
     assert allow_list(session, SETTINGS).foreign_app() == CLOCK
@@ -259,8 +264,7 @@ def not_responding(session: AdbSession, monkeypatch: pytest.MonkeyPatch, package
         if package in stopped:
             return real
         title = f"Application Not Responding: {package}"
-        said = re.sub(r"(Window\{\S+ u0) \S+\}", rf"\1 {title}}}", real)
-        return re.sub(r" package=\S+", " package=android", said)
+        return re.sub(r" package=\S+", " package=android", titled(real, title))
 
     monkeypatch.setattr(session, "stop_app", stop)
     window_says(monkeypatch, shown)

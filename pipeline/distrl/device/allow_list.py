@@ -68,7 +68,7 @@ class PackageAllowList:
             self._session.stop_app(package)
             self._session.key("HOME")
 
-        if package == SYSTEM_UI and (failed := self._session.failed_app()):
+        if package == SYSTEM_UI and (failed := self._session.in_front().failed_app):
             yield f"{failed} stopped", lambda: self._session.stop_app(failed)
         yield "HOME", lambda: self._session.key("HOME")
         if PACKAGE.fullmatch(package) and package not in NOT_STOPPED:

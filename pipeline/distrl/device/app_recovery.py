@@ -39,8 +39,8 @@ def recover_app(session: AdbSession) -> bool:
     try:
         probe(session)
         session.app_recoveries += 1
-        package = session.package_in_front()
-        if failed := session.failed_app():
+        package, failed = session.in_front()
+        if failed:
             log.warning("%s: stopping %s, which has failed", session.serial, failed)
             session.stop_app(failed)
         session.key("WAKEUP")

@@ -33,7 +33,7 @@ from distrl.device.keyboard import KeyboardService, UntypableError, typing_line
 from distrl.device.names import adb_line
 from distrl.device.screenshot import BlackImageError, BrokenImageError, OversizedImageError, Screenshot, verified
 from distrl.device.server import AdbServer
-from distrl.device.window import SYSTEM_UI, FrontWindow, front_window, owner_of
+from distrl.device.window import SYSTEM_UI, FrontWindow, InFront, front_window, owner_of
 from distrl.errors import DeviceError
 from distrl.names import PACKAGE
 from distrl.types import Action, ActionKind, Point
@@ -165,22 +165,16 @@ class AdbSession:
 
     def package_in_front(self) -> str:
         """The package that the window in front belongs to (window.py), or "" while no window has the focus."""
+        return self.in_front().package
+
+    def in_front(self) -> InFront:
+        """Whose window is in front, and the app that it says has failed, if it is the system's dialog."""
         deadline = self._deadline()
         window = self._front(deadline)
         if (package := window.package) is None:
             package = owner_of(window.id, self._text("dumpsys window windows", deadline))
-        return package
-
-    def failed_app(self) -> str:
-        """The package of the app that the system's dialog in front says has failed or hangs; "" without one.
-
-        An app may give its own window such a title, about another app.
-        """
-        deadline = self._deadline()
-        window = self._front(deadline)
-        if window.failed_app and owner_of(window.id, self._text("dumpsys window windows", deadline)) == SYSTEM_UI:
-            return window.failed_app
-        return ""
+        # an app may give its own window such a title, about another app
+        return InFront(package, window.failed_app if package == SYSTEM_UI else "")
 
     def launcher(self) -> str:
         """The package of the phone's home screen. Raises DeviceGarbage if the phone does not name one."""

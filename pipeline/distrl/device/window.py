@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from distrl.names import PACKAGE
 
@@ -54,6 +54,15 @@ class FrontWindow:
         """The package of the app that has failed or hangs by the title, which any window may have: ask who owns it."""
         found = _FAILED.fullmatch(self.title)
         return found.group(1) if found else ""
+
+
+class InFront(NamedTuple):
+    """What a phone shows."""
+
+    package: str
+    """That the window in front belongs to; empty while no window has the focus."""
+    failed_app: str
+    """The package of the app that the system's dialog in front says has failed or hangs; empty without one."""
 
 
 def front_window(dump: str) -> FrontWindow | None:

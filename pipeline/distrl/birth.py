@@ -1,7 +1,8 @@
-"""Tells a process from a later one with its pid, also where the clock was set meanwhile."""
+"""Tells a process from a later one with its pid, and a boot from another, also where the clock was set meanwhile."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -14,16 +15,23 @@ SAME_START_S: Final = 2.0
 """Tolerance of the times that older pid files hold."""
 
 
+def boot_id() -> str:
+    """Identifies the running kernel on Linux; empty elsewhere."""
+    with suppress(OSError):
+        return BOOT_ID.read_text("ascii").strip()
+    return ""
+
+
 def birth_of(pid: int) -> str:
     """When the process began, the same for as long as it lives: on Linux ticks since the boot, and which boot.
 
     psutil's time of the start is one of the clock, which moves with it. Raises psutil.NoSuchProcess.
     """
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        return f"{BOOT_ID.read_text('ascii').strip()}/{int(fields[START_TIME])}"
-    except OSError:  # it has ended, or this is no Linux
-        return f"{psutil.Process(pid).create_time():.2f}"
+    if boot := boot_id():
+        with suppress(OSError):  # it has ended
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+            return f"{boot}/{int(fields[START_TIME])}"
+    return f"{psutil.Process(pid).create_time():.2f}"
 
 
 def is_born(pid: int, birth: object) -> bool:

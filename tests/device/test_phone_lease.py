@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from distrl import config
-from distrl.device import phone_lease
+from distrl import birth, config
 from distrl.device.about import look
 from distrl.device.errors import DeviceGone, DeviceHeld
 from distrl.device.leases import Leases
@@ -237,7 +236,7 @@ def test_a_copy_of_another_host_s_folder_of_locks_is_no_lock_of_this_host(
     lease("a").hold()  # one that was killed is taken over at once
     other = tmp_path / "boot_id"
     other.write_text("another kernel\n")
-    monkeypatch.setattr(phone_lease, "BOOT_ID", other)
+    monkeypatch.setattr(birth, "BOOT_ID", other)
     with pytest.raises(DeviceHeld):
         lease("a").hold()
     assert on_phone(session) == ["host a"]

@@ -27,16 +27,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Final
 from urllib.parse import quote_plus, unquote_plus
 
 from tenacity import wait_fixed
 
+from distrl.birth import boot_id
 from distrl.config.phones import LONGEST_LEASE_S, OPERATIONS_PER_LEASE
 from distrl.device.adb_protocol import Deadline
 from distrl.device.errors import DeviceGone, DeviceHeld
-from distrl.device.leases import Leases
+from distrl.device.leases import UNKNOWN, Leases
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
 from distrl.retry import retry
@@ -56,10 +56,8 @@ TRIES: Final = 3
 """Attempts to take a phone while others take or release it."""
 RELEASE_S: Final = 2.0
 """Deadline of a release: a phone that does not answer must not delay the end of its worker."""
-UNKNOWN_HOLDER: Final = "another process"
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Linux alone has the former."""
-BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,7 @@ def parsed(name: str, ttl_s: float) -> LeaseName:
             raise ValueError(name)
         return LeaseName(unquote_plus(holder), place, nonce, min(lasts, LONGEST_LEASE_S), int(count))
     except ValueError:
-        return LeaseName(UNKNOWN_HOLDER, "", name, ttl_s)
+        return LeaseName(UNKNOWN, "", name, ttl_s)
 
 
 def place_of(leases: Leases, serial: str) -> str:
@@ -102,14 +100,7 @@ def place_of(leases: Leases, serial: str) -> str:
     of which each machine locks its own view. And of the folder itself: two containers may each have a copy of it. A
     lease of before a restart is waited for like another host's.
     """
-    return hashlib.sha256(f"{_kernel()}/{leases.domain()}/{leases.lock(serial).name}".encode()).hexdigest()[:16]
-
-
-def _kernel() -> str:
-    """Identifies the running kernel on Linux; empty elsewhere."""
-    with suppress(OSError):
-        return BOOT_ID.read_text("ascii").strip()
-    return ""
+    return hashlib.sha256(f"{boot_id()}/{leases.domain()}/{leases.lock(serial).name}".encode()).hexdigest()[:16]
 
 
 def awake_or_not() -> float:

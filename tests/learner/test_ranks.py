@@ -360,7 +360,7 @@ def both(ranks: Ranks, settings: Config) -> tuple[bool, str]:
     return stopped(ranks, settings), other_settings(ranks, settings)
 
 
-class Told:
+class Orders:
     """What a rank hears from one that verifies the log, which keeps no features."""
 
     rank, world = 1, 2
@@ -386,7 +386,7 @@ def test_a_rank_that_verifies_removes_no_feature_of_a_learner_that_is_at_work(ba
     assert files
     fresh = LearnerState(settings)
     orders = Begin(fresh.meta(), fresh.tensors(), [], fresh.features.is_kept), Forget(()), End()
-    follow(settings, Told(*orders), screens, threading.Event(), Monitor())  # type: ignore[arg-type]
+    follow(settings, Orders(*orders), screens, threading.Event(), Monitor())  # type: ignore[arg-type]
     assert {file: file.stat().st_mtime_ns for file in kept.rglob("*") if file.is_file()} == files
     assert live.features.is_kept
 

@@ -66,6 +66,17 @@ def test_up_status_connect_down(config: Make) -> None:
     assert LocalStack(config()).down() == []
 
 
+def test_what_an_up_has_started_can_be_stopped_again_and_what_it_found_stays(config: Make) -> None:
+    stack = LocalStack(config())
+    stack.up()
+    other = LocalStack(config())
+    other.up(reuse=True)
+    other.stop_started()
+    assert row(config(), "adb").running
+    stack.stop_started()
+    assert not row(config(), "adb").running
+
+
 def test_phones_that_only_an_adb_server_knows_are_neither_running_nor_stopped(config: Make) -> None:
     assert row(config('devices.serials=["R58M123ABC"]'), "phones") == PartStatus("phones", None, "R58M123ABC", None)
     assert row(config("devices.addresses=[127.0.0.1:1]"), "phones").running is False

@@ -95,10 +95,10 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set[str]()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
                 raise _TwiceError(problem_mark=key.start_mark)
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else "")
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 

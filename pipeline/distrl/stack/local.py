@@ -58,8 +58,8 @@ class LocalStack:
         self._cache = config.stack.cache.expanduser().absolute()
         self._record = Record(self._directory)
         self._parts: Mapping[str, Part] = {}
-        self._missing: Sequence[str] = ()
-        """The parts that the last `up` has started."""
+        self._started: Mapping[str, Part] = {}
+        """By the last `up`."""
 
     def up(self, reuse: bool = False) -> Config:
         """Start what is neither configured nor up. Returns the configuration with every endpoint filled in.
@@ -87,14 +87,14 @@ class LocalStack:
             missing = {name: wanted[name] for name in NAMES if name in wanted and name not in good}
             stop_all([child for child in find_all(self._directory) if child.name in missing], STOP_S)
             running_stacks.remember(self._cache, self._directory)
-            self._parts = {**good, **self._start(missing)}
-            self._missing = tuple(missing)
+            self._started = self._start(missing)
+            self._parts = {**good, **self._started}
             return _filled(self._config, self._parts, self._directory)
 
     def stop_started(self) -> None:
         """Stop what the last `up` has started; what it found stays."""
         with self._held("distrl up, stopping"):
-            self._stop_started([self._parts[name] for name in self._missing])
+            self._stop_started(list(self._started.values()))
 
     def check(self) -> None:
         """Raise StackError if a part has ended since `up`: killed, or stopped by another command."""

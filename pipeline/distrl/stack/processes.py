@@ -195,12 +195,12 @@ def find(directory: Path, name: str) -> Child | None:
     try:
         kept = json.loads((directory / f"{name}.pid").read_text())
         pid, log_start = int(kept["pid"]), int(kept.get("log_start", 0))  # 0: of an older version
-        child = (
-            Child(name, pid, birth_of(pid), directory, log_start=log_start) if is_born(pid, kept["started"]) else None
-        )
+        if not is_born(pid, kept["started"]):
+            return None
+        child = Child(name, pid, birth_of(pid), directory, log_start=log_start)
     except (FileNotFoundError, ValueError, KeyError, TypeError, psutil.Error):
         return None
-    return child if child is not None and child.lives() else None
+    return child if child.lives() else None
 
 
 def find_all(directory: Path) -> list[Child]:

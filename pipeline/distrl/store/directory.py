@@ -121,8 +121,6 @@ class DirectoryStore:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor, hidden = tempfile.mkstemp(prefix=PART, dir=path.parent)
-            if len(data) >= LARGE:
-                self._tidy(path.parent, os.fstat(descriptor).st_mtime)
             try:
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(data)
@@ -133,6 +131,8 @@ class DirectoryStore:
                 Path(hidden).unlink(missing_ok=True)
                 raise
             sync(path.parent)  # the rename, too
+            if len(data) >= LARGE:
+                self._tidy(path.parent, path.stat().st_mtime)
         except OSError as error:
             raise self._failed(error, f"{path} cannot be written") from None
 

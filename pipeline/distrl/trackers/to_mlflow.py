@@ -46,15 +46,15 @@ class MLflow:
 
     def start(self, run: TrackedRun, logged: int) -> None:
         found = self._client.get_experiment_by_name(self._project)
-        there_is = [found.experiment_id] if found is not None else []
-        before = self._client.search_runs(there_is, f"tags.`{TAG}` = '{run.id}'", max_results=1) if there_is else []
+        tagged = f"tags.`{TAG}` = '{run.id}'"
+        before = self._client.search_runs([found.experiment_id], tagged, max_results=1) if found is not None else []
         if logged and not before:
             raise ConfigError(
                 URI,
                 f"project {self._project!r} has no run {run.name}, of which {logged} points were logged before",
                 f"name the same {URI} and --project as then, or another --out to log all of them again",
             )
-        experiment = there_is[0] if there_is else self._client.create_experiment(self._project)
+        experiment = found.experiment_id if found is not None else self._client.create_experiment(self._project)
         there: Collection[str] = ()  # MLflow refuses to change one; and a kill may have come before some
         if before:
             self._run_id, there = before[0].info.run_id, before[0].data.params

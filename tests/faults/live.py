@@ -475,8 +475,10 @@ class LiveRun:
 
     def learned(self) -> Learned:
         """What the learner that lived came to. It was stopped in order, so its checkpoint is its last state."""
-        state = recover(self.config, self.store).state
-        assert state.u == len(self.updates()), "the last checkpoint is that of the last update"
+        state, learner = recover(self.config, self.store).state, self.roles["learner"]
+        assert [each.u for each in self.updates()] == list(range(state.u)), (
+            f"the last checkpoint is that of update {state.u}:\n{learner.said()}"
+        )
         return self._learned(state)
 
     def fresh_fold(self) -> Learned:

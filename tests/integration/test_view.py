@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import http.client
 import math
+import sqlite3
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -389,6 +391,31 @@ def test_an_index_that_is_gone_while_it_is_served_is_made_again(
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert served.get(f"{run}/trajectories?topic=trajectories").json["total"] == 24
+
+
+@pytest.mark.parametrize("change", ["sha256 = 'of another record'", "next = next + 5"])
+def test_an_index_of_records_that_the_broker_has_lost_is_made_again(
+    world: World, run: str, tmp_path: Path, change: str
+) -> None:
+    """While nobody looked, the log lost its tail: it has another record there, or ends earlier."""
+    stack = world.config.stack.model_copy(update={"cache": tmp_path})
+    config = world.config.model_copy(update={"stack": stack})
+    with serving(config) as served:
+        served.ready(config.run)
+        path = served.runs.get(config.run).follower.path
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO names VALUES ('family', 'of a lost record')")
+        connection.execute(f"UPDATE watermarks SET {change} WHERE topic = 'trajectories' AND sha256 IS NOT NULL")
+    with serving(config) as served:
+        served.ready(config.run)
+        follower = served.runs.get(config.run).follower
+        deadline = time.monotonic() + MOST_S
+        while follower.generation == 0 or follower.indexing is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert served.get(f"{run}/trajectories?topic=trajectories").json["total"] == 24
+    with closing(sqlite3.connect(path)) as connection:
+        assert not connection.execute("SELECT 1 FROM names WHERE name = 'of a lost record'").fetchall()
 
 
 def test_an_index_that_cannot_be_made_is_explained(world: World, run: str, tmp_path: Path) -> None:

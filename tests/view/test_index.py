@@ -22,7 +22,16 @@ from distrl.types import Evaluation, LoggedTrajectory, LogPosition, Record, Spli
 from distrl.view import queries
 from distrl.view import series as charts
 from distrl.view.filters import EpisodeFilter, Page
-from distrl.view.index import IN_FORCE, Batch, CorruptIndexError, IndexWriter, StaleIndexError, delete, reading
+from distrl.view.index import (
+    IN_FORCE,
+    Batch,
+    CorruptIndexError,
+    IndexWriter,
+    OtherLogError,
+    StaleIndexError,
+    delete,
+    reading,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,9 +48,12 @@ def played(number: int) -> Trajectory:
     return factories.trajectory(f"task-{number}", (step,), started_at=number, finished_at=number + 1)
 
 
-def batch(records: Sequence[Record | None], since: int = 0, topic: str = "trajectories") -> Batch:
-    """Records one after the other from offset `since` on."""
-    raws = [RawRecord(LogPosition(topic, 0, since + n), b"", b"", 0) for n in range(len(records))]
+def batch(
+    records: Sequence[Record | None], since: int = 0, topic: str = "trajectories", values: Sequence[bytes] = ()
+) -> Batch:
+    """Records one after the other from offset `since` on. values: their bytes; all the same if not given."""
+    bytes_of = dict(enumerate(values))
+    raws = [RawRecord(LogPosition(topic, 0, since + n), b"", bytes_of.get(n, b""), 0) for n in range(len(records))]
     return Batch(topic, {0: since}, {0: since + len(records)}, list(zip(raws, records, strict=True)))
 
 
@@ -80,6 +92,49 @@ def test_a_batch_that_leaves_a_gap_is_refused(path: Path) -> None:
             index.add(batch([played(9)], since=9))
         assert index.watermarks("trajectories") == {0: 3}
     assert offsets(path) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("grown", [[b"two", b"three"], [b"another", b"three"]])
+def test_a_log_that_has_another_record_where_the_last_was_read_begins_a_new_index(
+    path: Path, grown: list[bytes]
+) -> None:
+    """A broker lost its tail and has grown a new one while nobody looked."""
+    first = batch([played(n) for n in range(3)], values=[b"zero", b"one", b"two"])
+    with closing(IndexWriter(path, TOPICS)) as index:
+        index.add(first)
+        assert index.known("trajectories") == {0: 2}
+        again = batch([played(2), played(3)], since=2, values=grown)
+        if grown[0] == b"two":
+            index.add(again)
+            assert index.known("trajectories") == {0: 3}
+            return
+        with pytest.raises(OtherLogError, match="has another record 2 now"):
+            index.add(again)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(("topic", "refused"), [("trajectories", True), ("versions", False)])
+def test_a_record_that_is_gone_is_a_loss_unless_the_topic_is_compacted(path: Path, topic: str, refused: bool) -> None:
+    made = {"trajectories": played, "versions": lambda n: factories.version(number=n)}[topic]
+    with closing(IndexWriter(path, TOPICS)) as index:
+        index.add(batch([made(0), made(1)], topic=topic))
+        later = batch([made(2)], since=2, topic=topic)
+        without = Batch(topic, {0: 1}, later.to, later.records)
+        if refused:
+            with pytest.raises(OtherLogError):
+                index.add(without)
+        else:
+            index.add(without)
+            assert index.watermarks(topic) == {0: 3}
+
+
+def test_records_that_retention_deleted_before_they_were_read_are_no_loss(path: Path) -> None:
+    with closing(IndexWriter(path, TOPICS)) as index:
+        index.add(batch([played(0), played(1)]))
+        index.add(Batch("trajectories", {0: 2}, {0: 7}, ()))
+        assert (index.watermarks("trajectories"), index.known("trajectories")) == ({0: 7}, {})
+        index.add(batch([played(7)], since=7))
+    assert offsets(path) == [0, 1, 7]
 
 
 def add_and_die(path: Path) -> None:

@@ -28,7 +28,7 @@ from distrl.supervised import SupervisedThread
 from distrl.types import Record
 from distrl.view import drawn, figures
 from distrl.view.frugal import frugal
-from distrl.view.index import DEAD_LETTERS, Batch, IndexWriter, StaleIndexError, delete
+from distrl.view.index import DEAD_LETTERS, Batch, IndexWriter, OtherLogError, StaleIndexError, delete
 
 LOG = logging.getLogger(__name__)
 
@@ -171,9 +171,16 @@ class RunFollower:
                 kept = retained(self.config, topic)
             except UnknownTopicError:
                 continue  # a run of an older version
-            marks = index.watermarks(topic)
+            marks, known = index.watermarks(topic), index.known(topic)
             start = {p: max(first, marks.get(p, first), end - _newest(topic, end)) for p, (first, end) in kept.items()}
             index.add(Batch(topic, marks, start, ()))  # retention may have deleted records before they were read
+            for partition, last in known.items():
+                first, end = kept.get(partition, (0, 0))
+                if last >= end:
+                    delete(self.path)
+                    raise OtherLogError(f"{topic}[{partition}] ends at {end}, and its record {last} was read")
+                if start[partition] == last + 1 and first <= last:
+                    start[partition] = last  # read once more: is it the one that was read?
             readers[topic] = opened.enter_context(LogReader(frugal(self.config), topic, start, follows=True))
         return readers
 

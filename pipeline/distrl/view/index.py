@@ -4,7 +4,9 @@ Only a cache of the log, so it may be deleted at any time; a file that is corrup
 is made again. A transaction holds the rows of a batch together with how far the log is read, so a kill between two
 batches costs nothing, and two processes may extend one file: what the other has added already is left out.
 
-*Watermark*: the offset of a partition before which all records are in the index.
+*Watermark*: the offset of a partition before which all records are in the index. The record before it is kept as its
+digest and read once more by whoever extends the file: where the log has another one there, a broker has lost its tail
+and grown a new one, and the index is made again.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from typing import Final
 
 from distrl.broker.dead_letter_log import DeadLetterSummary
 from distrl.broker.reader import RawRecord
+from distrl.broker.snapshots import digest
+from distrl.broker.topics import TOPICS
 from distrl.errors import StoreError
 from distrl.types import Evaluation, Record, Trajectory, Update, Version
 from distrl.view import drawn, figures
@@ -41,7 +45,7 @@ NAMED: Final = ("suite", "family", "device", "worker")
 SCHEMA: Final = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE watermarks (topic TEXT, partition INTEGER, next INTEGER NOT NULL, unreadable INTEGER NOT NULL DEFAULT 0,
-  PRIMARY KEY (topic, partition)) WITHOUT ROWID;
+  sha256 TEXT, PRIMARY KEY (topic, partition)) WITHOUT ROWID;
 CREATE TABLE episodes ({", ".join(f'"{name}"' for name in EPISODE_COLUMNS)});
 CREATE UNIQUE INDEX episodes_place ON episodes (topic, partition, "offset");
 CREATE INDEX episodes_task ON episodes (task_id);
@@ -97,6 +101,10 @@ class StaleIndexError(Exception):
     """The file was deleted, made again or corrupted, or ends before what is to be added: open it again."""
 
 
+class OtherLogError(StaleIndexError):
+    """The broker has lost records that are in the index."""
+
+
 class CorruptIndexError(StaleIndexError):
     """The file is damaged: delete it, and its follower makes it again."""
 
@@ -108,7 +116,7 @@ class Batch:
     topic: str
     """A key of TOPICS."""
     since: Mapping[int, int]
-    """Partition -> where it was begun to read."""
+    """Partition -> where it was begun to read; it may lie before the watermark."""
     to: Mapping[int, int]
     """Partition -> the offset after the last record read."""
     records: Sequence[tuple[RawRecord, Record | None]]
@@ -140,16 +148,28 @@ class IndexWriter:
         with self._explained():
             return _watermarks(self._connection, topic)
 
+    def known(self, topic: str) -> dict[int, int]:
+        """Partition -> offset of the record before the watermark, where it was read: to be read once more, so that
+        `add` can compare it. Raises StaleIndexError."""
+        with self._explained():
+            found = self._connection.execute(
+                "SELECT partition, next - 1 FROM watermarks WHERE topic = ? AND sha256 IS NOT NULL", [topic]
+            )
+            return dict(found.fetchall())
+
     def add(self, batch: Batch) -> None:
-        """Add what is not there yet, in one transaction. Raises StaleIndexError."""
+        """Add what is not there yet, in one transaction. Raises StaleIndexError; OtherLogError where the file was of
+        another log, and deletes it."""
         with self._explained():
             self.refuse_replaced()
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 self._add(batch)
                 self._connection.execute("COMMIT")
-            except BaseException:
+            except BaseException as error:
                 self._connection.execute("ROLLBACK")
+                if isinstance(error, OtherLogError):
+                    delete(self._path)
                 raise
 
     def _add(self, batch: Batch) -> None:
@@ -157,6 +177,7 @@ class IndexWriter:
         for partition, since in batch.since.items():
             if there.get(partition, since) < since:
                 raise StaleIndexError(f"{batch.topic}[{partition}] is indexed up to {there[partition]}, not {since}")
+        self._refuse_other_records(batch)
         new = [
             (raw, record)
             for raw, record in batch.records
@@ -166,11 +187,31 @@ class IndexWriter:
         unreadable = [
             raw.position.partition for raw, record in new if record is None and batch.topic not in BEST_EFFORT
         ]
+        last = {raw.position.partition: digest(raw) for raw in _before(batch.to, batch)}
         self._connection.executemany(
-            "INSERT INTO watermarks VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
-            "next = max(next, excluded.next), unreadable = unreadable + excluded.unreadable",
-            [(batch.topic, partition, to, unreadable.count(partition)) for partition, to in batch.to.items()],
+            "INSERT INTO watermarks VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+            "next = max(next, excluded.next), sha256 = iif(excluded.next > next, excluded.sha256, sha256), "
+            "unreadable = unreadable + excluded.unreadable",
+            [(batch.topic, p, to, unreadable.count(p), last.get(p)) for p, to in batch.to.items()],
         )
+
+    def _refuse_other_records(self, batch: Batch) -> None:
+        """Raises OtherLogError where the batch has another record before a watermark than was read there, or none: a
+        topic that is compacted may have none."""
+        rows = self._connection.execute(
+            "SELECT partition, next, sha256 FROM watermarks WHERE topic = ? AND sha256 IS NOT NULL", [batch.topic]
+        )
+        known = {
+            partition: (marked, sha256)
+            for partition, marked, sha256 in rows
+            if batch.since.get(partition, marked) < marked <= batch.to.get(partition, -1)
+        }
+        for raw in _before({partition: marked for partition, (marked, _) in known.items()}, batch):
+            marked, sha256 = known.pop(raw.position.partition)
+            if digest(raw) != sha256:
+                raise OtherLogError(f"{batch.topic}[{raw.position.partition}] has another record {marked - 1} now")
+        if known and TOPICS[batch.topic].cleanup != "compact":
+            raise OtherLogError(f"{batch.topic} has no record before {known} any more")
 
     def refuse_replaced(self) -> None:
         """Raises StaleIndexError where the file is not the one that was opened: somebody deleted it."""
@@ -288,6 +329,11 @@ def _remember(connection: sqlite3.Connection, topics: Mapping[str, str]) -> None
 
 def _watermarks(connection: sqlite3.Connection, topic: str) -> dict[int, int]:
     return dict(connection.execute("SELECT partition, next FROM watermarks WHERE topic = ?", [topic]).fetchall())
+
+
+def _before(offsets: Mapping[int, int], batch: Batch) -> Iterator[RawRecord]:
+    """The records of the batch that stand right before these offsets by partition."""
+    return (raw for raw, _ in batch.records if offsets.get(raw.position.partition) == raw.position.offset + 1)
 
 
 New = Sequence[tuple[RawRecord, Record | None]]

@@ -11,7 +11,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, Message, Producer
 from distrl.broker.connect import BeyondUseError
 from distrl.broker.producer import WARN_AFTER_S, WARN_EVERY_S, RecordProducer, RecordTooLargeError, refuse_too_large
 from distrl.config import Config, load
@@ -79,19 +79,19 @@ def test_a_record_whose_refusal_is_served_while_closing_fails_too(
     assert producer.waiting == 0
 
 
-def fail(producer: RecordProducer, code: int, reason: bytes) -> None:
+def fail(client: Producer, code: int, reason: bytes) -> None:
     """Have librdkafka take `code` for what the client cannot go on after."""
     (file,) = (Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs").glob("librdkafka*")
     made = ctypes.CDLL(str(file)).rd_kafka_test_fatal_error
     made.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
-    handle = ctypes.c_void_p.from_address(id(producer._producer) + object.__basicsize__)
+    handle = ctypes.c_void_p.from_address(id(client) + object.__basicsize__)
     assert made(handle, code, reason) == 0
 
 
 def test_a_client_that_can_do_nothing_more_says_so(away: Config) -> None:
     with RecordProducer(away, "a-test") as producer:
         waiting = producer.publish("heartbeats", "worker-0", BEAT)
-        fail(producer, KafkaError.INVALID_PRODUCER_EPOCH, b"somebody else writes")
+        fail(producer._producer, KafkaError.INVALID_PRODUCER_EPOCH, b"somebody else writes")
         with pytest.raises(BeyondUseError, match=r"somebody else writes[^$]*start this process again"):
             waiting.result(10)
         with pytest.raises(BeyondUseError, match="start this process again"):
@@ -106,7 +106,7 @@ def test_records_wait_on_where_the_broker_has_forgotten_the_client(
     producer = RecordProducer(away, "a-test")
     waiting = [producer.publish("heartbeats", "worker-0", BEAT) for _ in range(3)]
     forgotten = producer._producer
-    fail(producer, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"records are lost")
+    fail(producer._producer, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"records are lost")
     waiting.append(producer.publish("heartbeats", "worker-0", BEAT))
     deadline = time.monotonic() + 10
     while producer._producer is forgotten or len(producer._producer) < 4:

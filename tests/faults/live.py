@@ -32,7 +32,7 @@ from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.topics import topic_name
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
-from distrl.errors import StoreError, WireError
+from distrl.errors import BrokerError, StoreError, WireError
 from distrl.learner.recover import recover
 from distrl.learner.state import LearnerState
 from distrl.learner.verify import replay
@@ -74,6 +74,8 @@ PATIENCE_S = 300.0
 POLL_S = 0.05
 STOP_S = 30.0
 SCREENS = 40
+LEFT_TO_THE_NEXT = ("stopping without a checkpoint", "starting again")
+"""What a learner says that ends with less than it had journalled."""
 UNHURRIED = "devices.settle_unchanged_s=0.3"
 """An episode takes a second or two. Tasks that a worker has fetched ahead then last for as long as librdkafka may
 sleep before it fetches more, so that no phone is without a task when the broker goes."""
@@ -247,7 +249,7 @@ class LiveRun:
         """Wait for `condition`; a role that ended by itself, or the deadline, fails the test with its last words.
         poll_s: to ask costs some ms, much of what a role has that computes for a minute."""
         deadline = time.monotonic() + timeout_s
-        while not condition():
+        while not self._holds(condition, deadline):
             self.supervise()
             for role in self.roles.values():
                 assert role.code in (None, 0, KILLED), f"{role.name} ended with {role.code}:\n{last_lines(role.log)}"
@@ -255,6 +257,16 @@ class LiveRun:
                 words = "\n".join(f"{role.name}:\n{last_lines(role.log)}" for role in self.roles.values())
                 raise AssertionError(f"waited {timeout_s:.0f} s for {what}\n{words}")
             time.sleep(poll_s)
+
+    @staticmethod
+    def _holds(condition: Callable[[], bool], deadline: float) -> bool:
+        """A broker that has just come back may refuse a reader for some seconds: it is asked again."""
+        try:
+            return condition()
+        except BrokerError:
+            if time.monotonic() > deadline:
+                raise
+            return False
 
     def supervise(self) -> None:
         """Start again each role of `restarted` that has ended and said why, as a cluster or a person does."""
@@ -467,8 +479,16 @@ class LiveRun:
         self.until(f"{updates or 'all'} updates", done, timeout_s, poll_s)
 
     def end_learning(self) -> Learned:
-        """Stop the learner in order; what it came to, which a fold of the log from its start must come to as well."""
+        """Stop the learner in order; what it came to, which a fold of the log from its start must come to as well.
+
+        A store or broker that failed in the very moment of the stop leaves updates to the next start, and the learner
+        says so: it is started once more then.
+        """
         self.stop("learner")
+        if any(why in self.roles["learner"].said() for why in LEFT_TO_THE_NEXT):
+            self.learner()
+            self.until_learned()
+            self.stop("learner")
         lived = self.learned()
         assert lived == self.fresh_fold()
         return lived

@@ -62,9 +62,12 @@ def test_a_feeder_killed_between_publish_and_commit_loses_no_task_and_feeds_none
     assert killed.code == KILLED
     standing = set(run.tasks())
     assert len(standing) >= MOST
-    run.start("feeder", "feed")
+    another = run.start("feeder", "feed")
     run.until("another to go on", lambda: len(run.tasks()) >= len(standing) + MOST)
     run.stop("feeder")
+    counts = [beat.metrics["fed"] for beat in run.beats("feeder", another) if "fed" in beat.metrics]
+    assert counts == sorted(counts), "a counter never goes back"
+    assert all(count >= len(standing) for count in counts), "nor behind that of the feeder before"
     run.until("every task to be counted", lambda: set(run.counted()) == set(run.tasks()))
     run.until("every task to be committed", lambda: uncommitted(run.config) == [])
     run.stop()

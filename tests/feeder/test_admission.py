@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +11,7 @@ import pytest
 from distrl.feeder.admission import Admission, Progress
 from distrl.feeder.facts import TaskFacts
 from distrl.feeder.state import FeederState
-from distrl.types import ObjectRef, Outcome, Task, Trajectory, Update, Version, Watermark
+from distrl.types import ObjectRef, Outcome, Skipped, Task, Trajectory, Update, Version, Watermark
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -190,6 +191,27 @@ def test_without_lag_every_version_gets_exactly_its_own_tasks(publish_every: int
     again = state.due(0)
     assert len(again) == 4 * publish_every
     assert {task.fed_version for task in again} == {1}
+
+
+@pytest.mark.parametrize(("at_its_place", "due"), [(b"gone", 1), (b"another", 0)])
+@pytest.mark.parametrize("publish_every", [1, 3])
+def test_for_a_record_that_is_left_out_one_more_task_is_fed(publish_every: int, at_its_place: bytes, due: int) -> None:
+    """`distrl skip`: the learner waits for one that counts. After a loss another record may be at that place."""
+    state = ledger_of(Admission(4, publish_every, 0, 100))
+    sha256 = hashlib.sha256(b"gone").hexdigest()
+    state.facts.see_update(Update(0, (), "f", 0), TOPIC)
+    state.facts.see_update(Update(1, (), "f", 0, skipped=(skipped(2, sha256),), void="gone"), TOPIC)
+    state.facts.see_version(version(0, 0))
+    tasks = state.due(0)
+    assert len(tasks) == 4 * publish_every
+    for offset, task in enumerate(tasks):
+        value = at_its_place if offset == 2 else b"%d" % offset
+        state.facts.see_trajectory(offset, played(task, Outcome.SUCCESS, 0), value)
+    assert len(state.due(0)) == due
+
+
+def skipped(offset: int, sha256: str) -> Skipped:
+    return Skipped(TOPIC, 0, offset, sha256, "its screenshots are gone")
 
 
 def test_outstanding_tasks_are_capped_whatever_the_lag_allows() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from distrl.errors import WireError
 from distrl.feeder.facts import TaskFacts
 from distrl.feeder.outstanding import Outstanding
 from distrl.feeder.state import FeederState
-from distrl.types import LogPosition, Outcome, Task, Update, Watermark
+from distrl.types import LogPosition, Outcome, Skipped, Task, Update, Watermark
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,7 +42,9 @@ def ended(task_id: str, offset: int, outcome: Outcome, oldest: int) -> See:
 
 
 def journalled(u: int, offset: int, void: bool) -> See:
-    update = Update(u, (Watermark(TOPIC, 0, offset),), "f", 0, void="lost" if void else "")
+    """A void line leaves out the record at its watermark, too."""
+    skipped = (Skipped(TOPIC, 0, offset, hashlib.sha256(b"").hexdigest(), "gone"),) if void else ()
+    update = Update(u, (Watermark(TOPIC, 0, offset),), "f", 0, void="lost" if void else "", skipped=skipped)
     return lambda facts: facts.see_update(update, TOPIC)
 
 

@@ -9,10 +9,14 @@ from contextlib import ExitStack
 
 import factories
 import pytest
+from broker.test_producer import fail
+from confluent_kafka import KafkaError
 from distrl.broker import fenced, topic_admin
+from distrl.broker.connect import BeyondUseError
 from distrl.broker.fenced import FencedError, FencedProducer, this_process
 from distrl.broker.reader import LogReader, decoded
 from distrl.config import Config, load
+from distrl.feeder import publish
 from distrl.feeder.publish import TaskPublisher
 from distrl.types import Task
 from faults.proxy import Proxy, behind
@@ -33,6 +37,31 @@ def config(broker: str) -> Config:
 
 def feed(publisher: TaskPublisher, *names: str) -> None:
     publisher.feed([(factories.task(name), 0) for name in names], {0: 0}, threading.Event())
+
+
+def test_a_feeder_whose_client_is_beyond_use_goes_on_with_another(config: Config) -> None:
+    """As after a loss of the broker's transactions; a new client that fails at once ends it."""
+    with TaskPublisher(config) as feeder:
+        feed(feeder, "first")
+        assert feeder._producer is not None
+        fail(feeder._producer._producer, KafkaError.INVALID_TXN_STATE, b"transactions are lost")
+        feed(feeder, "second")
+    assert fed(config) == ["first", "second"]
+
+
+def test_a_feeder_whose_new_client_is_beyond_use_too_ends(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[FencedProducer] = []
+
+    class Failing(FencedProducer):
+        def open(self) -> None:
+            super().open()
+            opened.append(self)
+            fail(self._producer, KafkaError.INVALID_TXN_STATE, b"transactions are lost")
+
+    monkeypatch.setattr(publish, "FencedProducer", Failing)
+    with TaskPublisher(config) as feeder, pytest.raises(BeyondUseError, match="transactions are lost"):
+        feed(feeder, "first")
+    assert (len(opened), fed(config)) == (2, [])
 
 
 def fed(config: Config) -> list[str]:

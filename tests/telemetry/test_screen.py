@@ -42,7 +42,7 @@ def a_run(phones: int = 4) -> RunStatus:
         beat = Heartbeat(
             name, role, NOW_MS, 51, "d" * 64, metrics[role], devices if role in ("worker", "evaluator") else ()
         )
-        view.feed(beat)
+        view.feed(beat, beat.at)
     for version in range(12):
         won = trajectory(f"e{version}", Split.VALIDATION, Outcome.SUCCESS)
         view.feed(Evaluation(version, "c" * 64, f"e{version}", won))
@@ -83,7 +83,7 @@ def test_each_worker_is_shown_with_what_it_has_loaded_and_how_far_behind_that_is
     view = RunView()
     view.feed(factories.version(51, update=62, published_at=900))
     for name, version, sha256 in (("worker-0", 51, "a" * 64), ("worker-1", 47, "b" * 64), ("worker-2", None, None)):
-        view.feed(Heartbeat(name, "worker", NOW_MS, version, sha256, {}))
+        view.feed(Heartbeat(name, "worker", NOW_MS, version, sha256, {}), NOW_MS)
     shown = lines(view.status(NOW_MS), 200, 50)
     told = [re.sub(r"[│|]", "", line).split()[:4] for line in shown if "worker-" in line]
     assert told[:2] == [["worker-0", "51", "aaaaaaaa", "0"], ["worker-1", "47", "bbbbbbbb", "4"]]

@@ -97,18 +97,29 @@ def test_rate_forgets_what_is_older_than_a_minute() -> None:
 def test_a_process_whose_work_is_seen_is_not_silent_though_its_heartbeats_wait() -> None:
     view, late = RunView(), 1_000 + HEARTBEAT_STALE_MS + 1
     for name, role in (("learner", "learner"), ("w", "worker"), ("gone", "worker")):
-        view.feed(Heartbeat(name, role, 1_000, None, None))
-    view.feed(replace(version(3), published_at=late - 1_000))
-    view.feed(replace(trajectory("t0", Outcome.SUCCESS), worker="w", finished_at=late - 1_000))
+        view.feed(Heartbeat(name, role, 1_000, None, None), 1_000)
+    view.feed(version(3), late - 1_000)
+    view.feed(replace(trajectory("t0", Outcome.SUCCESS), worker="w"), late - 1_000)
     assert view.status(late).silent == {"gone"}
     assert view.status(late + HEARTBEAT_STALE_MS).silent == {"learner", "w", "gone"}
+
+
+@pytest.mark.parametrize("looks_on_ms", [0, -60_000])
+@pytest.mark.parametrize("its_clock_ms", [-60_000, 0, 60_000])
+def test_no_clock_but_the_brokers_says_who_is_silent(its_clock_ms: int, looks_on_ms: int) -> None:
+    """Neither that of a process, nor one behind the broker's of who looks on."""
+    view, now = RunView(), 10**6
+    for name, at in (("alive", now - 1_000), ("gone", now - HEARTBEAT_STALE_MS - 1_000)):
+        view.feed(Heartbeat(name, "worker", at + its_clock_ms, None, None), at)
+    view.feed(Heartbeat("feeder", "feeder", now, None, None), now)
+    assert view.status(now + looks_on_ms).silent == {"gone"}
 
 
 def test_a_silent_process_is_shown_and_its_name_is_not_markup() -> None:
     view = RunView()
     beat = Heartbeat("worker-[red]0", "worker", 1_000, 4, "d" * 64, {"episodes": 3.0})
-    view.feed(beat)
-    view.feed(replace(beat, at=500, metrics={"episodes": 1.0}))
+    view.feed(beat, beat.at)
+    view.feed(replace(beat, at=500, metrics={"episodes": 1.0}), beat.at)
     status = view.status(1_000 + HEARTBEAT_STALE_MS + 1)
     assert status.silent == {"worker-[red]0"}
     console = Console(width=160, record=True, file=None, force_terminal=False)
@@ -169,7 +180,7 @@ def test_the_lag_of_the_last_trajectories_is_exact_however_many_versions_there_w
 
 def test_a_process_that_was_not_heard_of_for_a_day_is_shown_no_more() -> None:
     view = RunView()
-    view.feed(Heartbeat("w", "worker", 1_000, None, None))
+    view.feed(Heartbeat("w", "worker", 1_000, None, None), 1_000)
     assert [beat.process for beat in view.status(1_000 + FORGOTTEN_MS).processes] == ["w"]
     assert view.status(1_001 + FORGOTTEN_MS).processes == ()
     view.forget(1_001 + FORGOTTEN_MS)

@@ -220,6 +220,7 @@ class LogReader:
                 )
             if batch:
                 yield batch
+                deadline = time.monotonic() + longest_s  # the caller's work is not the brokers' silence
 
     @property
     def caught_up(self) -> bool:

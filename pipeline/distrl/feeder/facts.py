@@ -17,6 +17,7 @@ is retained.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -64,6 +65,8 @@ class TaskFacts:
     deleted: int = 0
     """Upper bound of the records of `tasks` deleted before they were read: the sum of its low watermarks then."""
     learned_offset: int = 0
+    left_out: dict[int, str] = field(default_factory=dict)
+    """Trajectories that `distrl skip` left out: offset -> sha256 of the value. The learner never counts them."""
     outstanding: Outstanding = field(default_factory=Outstanding)
     unlearned: Unlearned = field(default_factory=Unlearned)
     interrupted: dict[str, Task] = field(default_factory=dict)
@@ -100,8 +103,8 @@ class TaskFacts:
             _count(self.fed_by, task.family)
         return True
 
-    def see_trajectory(self, offset: int, trajectory: Trajectory) -> None:
-        """The record at `offset` of the trajectories topic."""
+    def see_trajectory(self, offset: int, trajectory: Trajectory, value: bytes | None = None) -> None:
+        """The record at `offset` of the trajectories topic, and the bytes that it has there."""
         task = trajectory.task
         self._known_as_fed(task)
         if not self.finished.add(task.task_id):
@@ -112,7 +115,7 @@ class TaskFacts:
             if again is not None and again not in self.fed:
                 self.interrupted[again] = replace(task, task_id=again)
             return
-        if offset >= self.learned_offset:
+        if offset >= self.learned_offset and not self._leaves_out(offset, value):
             self.unlearned.add(offset, min((step.version for step in trajectory.steps), default=task.fed_version))
         if trajectory.outcome is not Outcome.UNKNOWN:
             _count(self.tried, task.family)
@@ -133,11 +136,16 @@ class TaskFacts:
         A line that follows lost ones is ignored, and one that makes others void goes back (docs/adr/0010). Learned
         trajectories were forgotten, so to restore them when going back, read all topics into a new state.
         """
+        self.left_out |= {each.offset: each.sha256 for each in update.skipped if each.topic == topic}
         if update.u > self.update + 1:
             return
         self.update = update.u - 1 if update.void else update.u
         self.learned_offset = next((mark.offset for mark in update.watermarks if mark.topic == topic), 0)
         self.unlearned.end_before(self.learned_offset)
+
+    def _leaves_out(self, offset: int, value: bytes | None) -> bool:
+        """Whether the learner leaves this very record out; its offset may have another one after a loss."""
+        return offset in self.left_out and hashlib.sha256(value or b"").hexdigest() == self.left_out[offset]
 
     def see_committed(self, committed: Mapping[int, int]) -> list[str]:
         """The workers' next offset by partition, read before the end to which trajectories are read now.

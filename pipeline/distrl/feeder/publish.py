@@ -17,7 +17,7 @@ from tenacity import wait_fixed
 
 from distrl.broker import claims
 from distrl.broker.claims import Claim, ReplacedError
-from distrl.broker.connect import RefusedError
+from distrl.broker.connect import BeyondUseError, RefusedError
 from distrl.broker.fenced import FencedError, FencedProducer, Outgoing
 from distrl.broker.producer import RecordTooLargeError
 from distrl.broker.reader import read_since
@@ -73,12 +73,13 @@ class TaskPublisher:
         left: dict[str, Outgoing] = {}
 
         def publish() -> None:
-            if self._producer is None:
+            reopened = self._producer is None
+            if reopened:
                 self._reopen()
                 for raw in read_since(self._config, "tasks", before):
                     left.pop((raw.key or b"").decode(errors="replace"), None)
             if left:
-                self._write(list(left.values()))
+                self._write(list(left.values()), reopened)
 
         def failed(error: BrokerError, wait_s: float) -> None:
             log.warning("%d tasks are not acknowledged yet, retrying: %s", len(left), error.what)
@@ -93,10 +94,15 @@ class TaskPublisher:
                 final = (ReplacedError, RefusedError, RecordTooLargeError)
                 retry(publish, stop, BrokerError, wait_fixed(AGAIN_S), failed, but=final)
 
-    def _write(self, records: Sequence[Outgoing]) -> None:
+    def _write(self, records: Sequence[Outgoing], reopened: bool) -> None:
+        """reopened: the client is a new one; where it cannot be used either, another one does not help."""
         assert self._producer is not None
         try:
             self._producer.write_all(records)
+        except BeyondUseError as error:
+            if reopened:
+                raise
+            raise BrokerError(error.where, error.what, error.hint) from error
         except FencedError:
             self._refuse_replaced(claims.SUCCESSOR_S)
             raise

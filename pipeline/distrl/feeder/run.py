@@ -131,7 +131,8 @@ class Feeder:
         self._most = config.feeder.outstanding_for(0)
         self._moving_since = time.monotonic()
         self._next_log = time.monotonic()
-        self._report({})
+        # Without counts: a snapshot's are behind those of a feeder that was killed, and a counter never goes back.
+        self._reporter.report(self._facts.version, {})
         self._snapshots = SnapshotWriter(config, producer, found.view.processes)
         self._topics = Topics(config, found, self._fleet, stack)
 

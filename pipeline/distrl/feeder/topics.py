@@ -167,7 +167,7 @@ class Topics:
         version = _readable(raw, Version)
         if version is not None:
             self._facts.see_version(version)
-            self._view.feed(version)
+            self._view.feed(version, raw.timestamp)
 
     def _update(self, raw: RawRecord) -> None:
         update = _readable(raw, Update)
@@ -181,18 +181,18 @@ class Topics:
         if beat is not None:
             if self._silent_before is None or raw.timestamp >= self._silent_before:
                 self._fleet.see(beat, time.monotonic())
-            self._view.feed(beat)
+            self._view.feed(beat, raw.timestamp)
 
     def _evaluation(self, raw: RawRecord) -> None:
         evaluation = _readable(raw, Evaluation)
         if evaluation is not None:
-            self._view.feed(evaluation)
+            self._view.feed(evaluation, raw.timestamp)
 
     def _trajectory(self, raw: RawRecord) -> None:
         self.last_trajectory = time.monotonic()
         trajectory = _readable(raw, Trajectory)
         if trajectory is not None:
-            self._facts.see_trajectory(raw.position.offset, trajectory)
+            self._facts.see_trajectory(raw.position.offset, trajectory, raw.value)
             self._view.feed(trajectory, raw.timestamp)
         elif raw.key is not None:
             self._facts.see_unreadable(raw.key.decode(errors="replace"))

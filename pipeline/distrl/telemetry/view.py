@@ -31,6 +31,9 @@ HEARTBEAT_STALE_MS = 20_000
 """A process without a sign of life for longer is shown as silent. Longer than heartbeats wait for the successor of a
 frozen broker; a trajectory or a version of a process is also a sign of life."""
 
+LEARNER = "learner"
+"""The name of the learner's process."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
@@ -90,8 +93,11 @@ class RunView:
     """The highest number among the versions before those."""
     _newest: Version | None = None
     _beats: dict[str, Heartbeat] = field(default_factory=dict)
-    _worked: dict[str, int] = field(default_factory=dict)
-    """When a worker last finished an episode, by its name."""
+    _heard: dict[str, int] = field(default_factory=dict)
+    """When a process last showed a sign of life, by its name and the broker's clock: those of machines differ. Episodes
+    are a worker's, versions the LEARNER's."""
+    _now: int = 0
+    """The latest time of a record by the broker's clock: no later than now."""
     _scores: dict[tuple[int, str, Split], Score] = field(default_factory=dict)
     _seen: IdSet = field(default_factory=IdSet)
     _attempts: Attempts = field(default_factory=Attempts)
@@ -105,13 +111,17 @@ class RunView:
 
     def feed(self, record: Record, appended_at: int = 0) -> None:
         """appended_at: by the broker's clock, ms since the epoch."""
+        self._now = max(self._now, appended_at)
         match record:
             case Trajectory():
                 self.last_trajectory = max(self.last_trajectory, appended_at)
+                self._hear(record.worker, appended_at)
                 self._trajectory(record)
             case Version():
+                self._hear(LEARNER, appended_at)
                 self._version(record)
             case Heartbeat():
+                self._hear(record.process, appended_at)
                 known = self._beats.get(record.process)
                 if known is None or record.at >= known.at:
                     self._beats[record.process] = record
@@ -129,12 +139,13 @@ class RunView:
 
     def forget(self, now_ms: int) -> None:
         """Drop what `status` shows no more from now on."""
-        self._beats = {name: beat for name, beat in self._beats.items() if beat.at >= now_ms - FORGOTTEN_MS}
-        self._worked = {name: at for name, at in self._worked.items() if at >= now_ms - FORGOTTEN_MS}
+        self._heard = {name: at for name, at in self._heard.items() if at >= now_ms - FORGOTTEN_MS}
+        self._beats = {name: beat for name, beat in self._beats.items() if name in self._heard}
 
     def status(self, now_ms: int) -> RunStatus:
-        lags = self._lags()
-        shown = (beat for beat in self._beats.values() if beat.at >= now_ms - FORGOTTEN_MS)
+        """now_ms: by the clock of who looks on; where that is behind the broker's, the newest record's time counts."""
+        lags, now_ms = self._lags(), max(now_ms, self._now)
+        shown = (beat for name, beat in self._beats.items() if self._heard.get(name, 0) >= now_ms - FORGOTTEN_MS)
         beats = tuple(sorted(shown, key=lambda beat: (beat.role, beat.process)))
         return RunStatus(
             trajectories=len(self._seen),
@@ -145,7 +156,7 @@ class RunView:
             lag_mean=sum(lags) / len(lags) if lags else 0.0,
             lag_max=max(lags, default=0),
             processes=beats,
-            silent=frozenset(beat.process for beat in beats if self._heard(beat) < now_ms - HEARTBEAT_STALE_MS),
+            silent=frozenset(beat.process for beat in beats if self._alive_at(beat) < now_ms - HEARTBEAT_STALE_MS),
             evaluations=tuple(
                 (version, split, len(score.seen), score.won / len(score.seen))
                 for (version, _, split), score in sorted(self._scores.items(), key=lambda item: item[0])
@@ -153,10 +164,13 @@ class RunView:
             unsolved=self._attempts.unsolved(),
         )
 
-    def _heard(self, beat: Heartbeat) -> int:
+    def _hear(self, process: str, at: int) -> None:
+        self._heard[process] = max(at, self._heard.get(process, 0))
+
+    def _alive_at(self, beat: Heartbeat) -> int:
         """The last sign of life of a process: its heartbeats may wait for a broker that its work does not need."""
-        published = self._published[-1][0] if self._published and beat.role == "learner" else 0
-        return max(beat.at, published, self._worked.get(beat.process, 0))
+        published = self._heard.get(LEARNER, 0) if beat.role == "learner" else 0
+        return max(self._heard.get(beat.process, 0), published)
 
     def _version(self, version: Version) -> None:
         insort(self._published, (version.published_at, version.version))
@@ -176,7 +190,6 @@ class RunView:
                 self._attempts.add(record.task, record.outcome)
 
     def _trajectory(self, record: Trajectory) -> None:
-        self._worked[record.worker] = max(record.finished_at, self._worked.get(record.worker, 0))
         if not self._seen.add(record.task_id):
             return
         _append(self._finished, record.finished_at, RATE_KEPT)

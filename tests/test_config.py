@@ -1,5 +1,6 @@
 import shutil
 from pathlib import Path
+from typing import Any
 
 import distrl
 import pytest
@@ -155,6 +156,19 @@ def test_a_file_that_says_two_things_or_none_is_refused(tmp_path: Path, content:
     with pytest.raises(ConfigError) as refused:
         load(tmp_path / "settings.yaml", environ={})
     assert refused.value.what == said
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        ({"sets": ["learner={seed: 1, seed: 2}"]}, "--set learner"),
+        ({"environ": {"DISTRL_LEARNER": "{seed: 1, seed: 2}"}}, "DISTRL_LEARNER"),
+    ],
+)
+def test_a_section_of_a_flag_or_variable_that_says_two_things_is_refused(given: dict[str, Any], where: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(**{"environ": {}, **given})
+    assert (refused.value.where, refused.value.what) == (where, "has a name twice in line 1, column 11")
 
 
 def test_text_that_looks_like_an_impossible_date_is_text() -> None:

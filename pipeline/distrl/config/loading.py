@@ -134,15 +134,17 @@ def _put(tree: dict[str, Any], path: list[str], value: str, where: str) -> None:
         node = node.setdefault(name, {})
         if not isinstance(node, dict):
             raise ConfigError(where, f"'{name}' is a setting, not a section", "see `distrl config show`")
-    node[path[-1]] = _value(path, value)
+    node[path[-1]] = _value(path, value, where)
 
 
-def _value(path: Sequence[str], value: str) -> Any:
+def _value(path: Sequence[str], value: str, where: str) -> Any:
     """The value of a variable or a flag. Text is not parsed as YAML: a password may be a number, or hold a ' #'."""
     kinds = kinds_at(path)
     if kinds == {SecretStr} or (kinds == {str} and value not in ("", "null") and value[:1] not in "'\""):
         return value
     try:
-        return yaml.safe_load(value)
+        return yaml.load(value, _Loader)  # noqa: S506 - it is a SafeLoader
+    except _TwiceError as error:
+        raise ConfigError(where, f"has a name twice{_place(error)}", "keep one of the two") from None
     except (yaml.YAMLError, ValueError):  # the latter of what looks like a date and is none
         return value

@@ -62,6 +62,51 @@ def test_lag_is_the_newest_version_at_the_fold_less_the_oldest_that_acted() -> N
     assert curves.policy_lags(records, versions, updates, TOPIC) == [0, 0, 0, 0, 1, 0, 0, 1]
 
 
+class Compared(int):
+    """An update's number that counts how often it is compared."""
+
+    times = 0
+
+    def __lt__(self, other: int) -> bool:
+        Compared.times += 1
+        return super().__lt__(other)
+
+
+def test_the_first_folds_of_a_long_run_do_not_look_at_every_version_for_each_trajectory() -> None:
+    versions = [version(number, Compared(number)) for number in range(200)]
+    updates = [update(u, 10 * u) for u in range(201)]
+    found = curves.first_folds(range(2_000), versions, updates, TOPIC)
+    assert [(each.update, each.newest) for each in found if each][::500] == [(1, 0), (51, 50), (101, 100), (151, 150)]
+    assert Compared.times < 10 * len(versions)
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)))
+
+
+@given(PAIRS, PAIRS, st.lists(st.integers(0, 40)))
+def test_the_fold_and_the_lag_of_any_log_are_those_of_the_definition(
+    made: list[tuple[int, int]], marks: list[tuple[int, int]], offsets: list[int]
+) -> None:
+    versions = [version(number, u) for number, u in made]
+    updates = [update(u, sum(offset for _, offset in marks[: u + 1])) for u in range(len(marks))]
+    for offset, found in zip(offsets, curves.first_folds(offsets, versions, updates, TOPIC), strict=True):
+        folding = next((each.u for each in updates if each.watermarks[1].offset > offset), None)
+        newest = max((each.version for each in versions if folding is not None and each.update < folding), default=0)
+        assert found == (None if folding is None else curves.FirstFold(folding, newest))
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9))), st.integers(1, 10))
+def test_a_worker_was_in_an_episode_where_any_of_its_episodes_lasted(spans: list[tuple[int, int]], at: int) -> None:
+    """A worker plays on several phones, so its episodes overlap; the last one uses the version, an hour later."""
+    played = [
+        replace(trajectory(task(str(n))), started_at=1000 * begin, finished_at=1000 * (begin + length))
+        for n, (begin, length) in enumerate(spans)
+    ]
+    used = trajectory(task("used"), versions=(at,), started_at=3_600_000)
+    found = curves.reload_seconds(logged([*played, used]), [version(at, 5)])
+    assert bool(found) == any(begin <= at <= begin + length for begin, length in spans)
+
+
 def test_a_trajectory_without_steps_has_no_lag() -> None:
     records = logged([trajectory(task("a"), Outcome.INTERRUPTED, versions=())])
     assert curves.policy_lags(records, [version(0, 4)], [update(5, 4)], TOPIC) == []

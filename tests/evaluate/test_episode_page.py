@@ -14,6 +14,7 @@ import pytest
 from distrl.errors import StoreError
 from distrl.evaluate.curves import FirstFold
 from distrl.evaluate.episode_page import (
+    HIGH_PX,
     LARGE_BYTES,
     SMALL_PX,
     Episode,
@@ -244,18 +245,27 @@ def test_the_name_of_a_page_is_one_plain_file_and_differs_between_records(name: 
     assert page_name(replace(shown, position=LogPosition("t", partition, at + 1))) != made
 
 
-def test_a_large_screenshot_is_drawn_smaller_and_a_small_one_as_it_is() -> None:
-    noise = Image.frombytes("RGB", (700, 900), random.Random(0).randbytes(700 * 900 * 3))
+@pytest.mark.parametrize(
+    ("given", "drawn"),
+    [((700, 900), (SMALL_PX, round(900 * SMALL_PX / 700))), ((200, 2 * HIGH_PX), (100, HIGH_PX))],
+)
+def test_a_large_screenshot_is_drawn_smaller_and_a_small_one_as_it_is(
+    given: tuple[int, int], drawn: tuple[int, int]
+) -> None:
+    noise = Image.frombytes("RGB", given, random.Random(0).randbytes(given[0] * given[1] * 3))
     out = io.BytesIO()
     noise.save(out, "PNG")
     assert len(out.getvalue()) > LARGE_BYTES
     png, size = embedded(out.getvalue())
-    assert size == (SMALL_PX, round(900 * SMALL_PX / 700))
+    assert size == drawn
     assert Image.open(io.BytesIO(png)).size == size
     small = read(screen(3))
     assert embedded(small) == (small, (54, 120))
-    with pytest.raises(ImageError):
-        embedded(b"\x89PNG\r\n\x1a\n")
+    tall = io.BytesIO()
+    Image.new("1", (1, 900)).save(tall, "PNG")
+    for no_screen in (tall.getvalue(), b"\x89PNG\r\n\x1a\n"):
+        with pytest.raises(ImageError):
+            embedded(no_screen)
 
 
 def test_a_step_of_a_broken_clock_or_probability_breaks_no_page() -> None:

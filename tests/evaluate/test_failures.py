@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from distrl.evaluate.failures import NOT_RECORDED, JudgedAttempt, Mode, by_condition, by_suite_and_version, mode_of
-from distrl.evaluate.figures import failure_modes
+from distrl.evaluate.figures import DRAWN_ROWS, failure_modes
 from distrl.types import PROMPTED, Action, ActionKind, LogPosition, Outcome, Trajectory, Unmet
 
 from evaluate.world import TAP, screen, task, trajectory
@@ -99,6 +99,20 @@ def test_agents_without_weights_have_rows_of_their_own() -> None:
     rows = by_suite_and_version(attempts, together=10)
     assert [(row.who, row.attempts) for row in rows] == [("0-9", 1), ("agent ab12", 2), ("agent cd34", 1)]
     assert "agent ab12" in failure_modes(rows)
+
+
+def test_of_hundreds_of_versions_the_figure_shows_the_newest_and_says_so() -> None:
+    made = [(number, "") for number in range(2 * DRAWN_ROWS)] + [(PROMPTED, "ab12")]
+    attempts = [
+        JudgedAttempt(attempt([0, 0, 0, 0]), version, LogPosition("evaluations", 0, n), agent)
+        for n, (version, agent) in enumerate(made)
+    ]
+    drawn = failure_modes(by_suite_and_version(attempts, together=1))
+    assert f"the newest {DRAWN_ROWS} of {2 * DRAWN_ROWS + 1} rows" in drawn
+    shown = [number for number in range(2 * DRAWN_ROWS) if f">home v{number}<" in drawn]
+    assert shown == list(range(DRAWN_ROWS + 1, 2 * DRAWN_ROWS)), "the agent has one of the rows"
+    assert "agent ab12" in drawn
+    assert "the newest" not in failure_modes(by_suite_and_version(attempts, together=2)[-DRAWN_ROWS:])
 
 
 def test_the_figure_names_suites_as_plain_text() -> None:

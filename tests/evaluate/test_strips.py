@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from distrl.evaluate import strips
+from distrl.images import ImageError
 from distrl.judge.marks import TOUCH
 from distrl.types import Action, ActionKind, HeldBack, Outcome, Point
 from PIL import Image
@@ -69,6 +70,17 @@ def test_a_strip_says_what_was_held_back_or_judged_invalid() -> None:
         f"{plain} (refused by the phone)",
         played.outcome.value,
     ]
+
+
+def test_a_picture_of_few_bytes_that_would_be_drawn_thousands_of_pixels_high_is_no_screen() -> None:
+    def png(width: int, height: int) -> bytes:
+        out = io.BytesIO()
+        Image.new("1", (width, height)).save(out, "PNG")
+        return out.getvalue()
+
+    assert Image.open(io.BytesIO(strips.draw(png(10, 200), None))).size == (150, 3_000)
+    with pytest.raises(ImageError, match="has 10 x 201 pixels, which is no screen"):
+        strips.draw(png(10, 201), None)
 
 
 def test_an_image_that_claims_too_many_pixels_is_not_unpacked() -> None:

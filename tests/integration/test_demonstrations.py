@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from distrl import config as settings
 from distrl.broker import topic_admin
 from distrl.broker.reader import LogReader, decoded
 from distrl.config import Config
+from distrl.demonstrations import scripted
 from distrl.demonstrations.recorded import run_recorded
-from distrl.demonstrations.scripted import run_demonstrations
+from distrl.demonstrations.scripted import demonstration_tasks, run_demonstrations, script_seed
+from distrl.errors import ConfigError, DeviceError
 from distrl.recordings.folder import Found, dataset_of, episodes, files_of
 from distrl.store.objects import open_store
 from distrl.telemetry.monitor import Monitor
-from distrl.types import Trajectory
+from distrl.types import Action, Task, Trajectory
 from recording_files import android_control, example, screens, write
 from served import phones_served
 
@@ -39,8 +42,27 @@ def demonstrations(config: Config) -> list[tuple[object, ...]]:
     return found
 
 
-def test_two_runs_have_the_same_demonstrations_in_the_same_order_though_one_was_stopped_in_between(
-    broker: str, adb_server: settings.AdbSettings, free_row: Callable[[int], int], tmp_path: Path
+class Script(scripted.ImperfectScript):
+    """One that fails at the demonstration with the seed `fails_at`."""
+
+    fails_at = -1
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._fails = seed == self.fails_at
+
+    def act(self, task: Task, state: Mapping[str, Any]) -> tuple[Action, float]:
+        if self._fails:
+            raise DeviceError("a test", "the phone is gone", "plug it in")
+        return super().act(task, state)
+
+
+def test_runs_have_the_same_demonstrations_in_the_same_order_though_one_was_stopped_and_one_failed(
+    broker: str,
+    adb_server: settings.AdbSettings,
+    free_row: Callable[[int], int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = free_row(PHONES)
     tree = {
@@ -57,7 +79,7 @@ def test_two_runs_have_the_same_demonstrations_in_the_same_order_though_one_was_
         },
         "devices": {"addresses": tuple(f"127.0.0.1:{first + at}" for at in range(PHONES))},
     }
-    one, other = (Config.model_validate({**tree, "run": f"shown-{uuid.uuid4().hex[:8]}"}) for _ in range(2))
+    one, other, failed = (Config.model_validate({**tree, "run": f"shown-{uuid.uuid4().hex[:8]}"}) for _ in range(3))
     with phones_served(one.phones, tmp_path):
         for config, counts in ((one, (COUNT,)), (other, (5, COUNT))):
             topic_admin.ensure(config)
@@ -68,9 +90,19 @@ def test_two_runs_have_the_same_demonstrations_in_the_same_order_though_one_was_
                 assert monitor.last is not None
                 assert len(monitor.last.devices) == PHONES
                 assert 0 <= monitor.last.metrics["demonstrations"] <= count
+        topic_admin.ensure(failed)
+        with monkeypatch.context() as patched:
+            patched.setattr(scripted, "ImperfectScript", Script)
+            patched.setattr(scripted, "RETRIES", 1)
+            patched.setattr(Script, "fails_at", script_seed(demonstration_tasks(failed, 2)[1]))
+            with pytest.raises(DeviceError, match=r"demo-1 could not be played: .*the phone is gone"):
+                run_demonstrations(failed, 5, threading.Event())
+        assert [task_id for task_id, _, _ in demonstrations(failed)] == ["demo-0"], "none behind the one that failed"
+        run_demonstrations(failed, COUNT, threading.Event())
     made = demonstrations(one)
     assert [task_id for task_id, _, _ in made] == [f"demo-{number}" for number in range(COUNT)]
     assert demonstrations(other) == made
+    assert demonstrations(failed) == made
 
 
 def test_recorded_episodes_are_published_once_however_often_they_are_read(broker: str, tmp_path: Path) -> None:
@@ -102,8 +134,10 @@ def test_recorded_episodes_are_published_once_however_often_they_are_read(broker
     assert (first.written, first.passed_over) == (1, {"episodes: cannot be read": 1})
     with pytest.raises(KeyboardInterrupt):
         run_recorded(config, dying(), None, stop)
+    third = run_recorded(config, found(), None, stop, without={"7"})
+    assert (third.written, third.known, third.left_out, third.in_topic) == (1, 3, 1, 3)
     third, fourth = (run_recorded(config, found(), None, stop) for _ in range(2))
-    assert (third.written, third.known, third.in_topic) == (2, 3, 4)
+    assert (third.written, third.known, third.in_topic) == (1, 4, 4)
     assert (fourth.written, fourth.known, fourth.in_topic) == (0, 5, 4)
     made = demonstrations(config)
     assert [each[0] for each in made] == [f"android-control-{number}" for number in (5, 3, 9, 7)]
@@ -111,5 +145,8 @@ def test_recorded_episodes_are_published_once_however_often_they_are_read(broker
     with LogReader(config, "demonstrations") as reader:
         record = decoded(next(raw for batch in reader.to_end() for raw in batch), Trajectory)
     assert [store.get(step.screenshot) for step in record.steps] == screens(2, 5)
+    everything = {str(number) for number in numbers}
+    with pytest.raises(ConfigError, match="no episode can be a demonstration: 5 episodes: left out"):
+        run_recorded(config, found(), None, stop, without=everything)
     stop.set()
     assert run_recorded(config, found(), None, stop).written == 0

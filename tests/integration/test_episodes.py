@@ -77,6 +77,13 @@ def test_episodes_are_published_learned_from_and_matched(broker: str, tmp_path: 
         assert (published.returncode, expected in published.stdout) == (0, True), published
         assert "passed over: 1 episodes: `STATUS_TASK_IMPOSSIBLE` has no counterpart" in published.stdout
         assert "the learner waits" not in published.stdout
+    (tmp_path / "test.txt").write_text("0\n8\n")
+    published = distrl("demonstrate", "--without", "test.txt")
+    assert f"published, {EPISODES - 1} of" in published.stdout
+    assert "left out: 1 episodes; test.txt names 2" in published.stdout
+    (tmp_path / "test.txt").write_text('{"test": [0]}')
+    published = distrl("demonstrate", "--without", "test.txt")
+    assert (published.returncode, "--without: test.txt, line 1: " in published.stderr) == (1, True)
     learn(config, UPDATES)
 
     before = records(config), objects(tmp_path / "objects")

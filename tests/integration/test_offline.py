@@ -655,6 +655,30 @@ def test_a_judge_is_compared_with_the_truth_and_paid_for_once(run: Config, folde
     assert isinstance(call("judge").exception, ChatError), "no judge is configured"
 
 
+def test_a_judge_is_asked_about_as_many_as_wanted_of_those_with_a_last_screenshot(
+    broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = settings.load(
+        sets=[f"run=judged-{uuid.uuid4().hex[:8]}", f"kafka.bootstrap={broker}", f"store.url=file://{tmp_path}/store"],
+        environ={},
+    )
+    write_settings(config, tmp_path / "run.yaml")
+    topic_admin.ensure(config)
+    shot = open_store(config.store).put("screenshots", b"\x89PNG", "png")
+    with RecordProducer(config, "test") as producer:
+        for number in range(4):
+            screen = shot if number else None
+            made = factories.trajectory(factories.task(f"task-{number}"), final_screenshot=screen)
+            producer.publish("trajectories", made.task_id, made).result(30)
+    with serving(verdict("success")) as server:
+        given = ("judge", "--most", "2", "--set", f"judge.endpoint={server.url}", "--set", "judge.model=m")
+        told = json.loads(done(*given, "--json").stdout)
+        assert [each["task_id"] for each in told["verdicts"]] == ["task-1", "task-2"]
+        assert told["without_last_screenshot"] == 1
+        assert "1 left out: they have no last screenshot" in done(*given).output
+
+
 @pytest.mark.parametrize("command", ["failures --topic trajectories --together 9", "judge --against-truth --most 2"])
 def test_a_refused_range_names_the_same_command_with_one_that_works(folder: Path, command: str) -> None:
     with serving(verdict("success")) as server:

@@ -113,6 +113,22 @@ def test_a_run_that_learned_before_settings_were_recorded_gets_no_others(config:
     assert recorded(config) is not None
 
 
+def test_nothing_can_be_changed_before_a_role_has_recorded_all_settings(config: Config) -> None:
+    """Else a record with one of them would be taken for all: of a new run, and of one that learned before settings were
+    recorded."""
+    for is_journalled in (False, True):
+        if is_journalled:
+            journal_one(config)
+        with pytest.raises(ConfigError, match="no settings in its log yet") as refused:
+            change(changed(config, "feeder", max_lag=2), "runs set", (), {"feeder.max_lag": 2})
+        assert "give feeder.max_lag to its learner and feeder" in refused.value.hint
+        assert recorded(config) is None
+    join(config, None, "learner", ())
+    found = recorded(config)
+    assert found is not None
+    assert found.values == run_settings(config)
+
+
 def test_a_change_counts_from_then_on_but_not_for_what_is_learned(config: Config) -> None:
     join(config, None, "learner", ())
     change(config, "runs set", (), {"feeder.max_lag": 1})

@@ -26,7 +26,7 @@ from distrl.broker.topics import TOPICS, topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config, load, with_run
 from distrl.errors import BrokerError
-from distrl.runs.overview import heard, overview
+from distrl.runs.overview import SAMPLE, heard, overview
 from distrl.runs.recorded import join, recorded
 from distrl.runs.remove import named, remove
 from distrl.store.adapters import put_adapter
@@ -104,6 +104,18 @@ def test_an_overview_counts_what_there_is(config: Config) -> None:
     assert (found.objects.own, found.objects.adapters, found.objects.about_screenshots) == (100, 7, 4)
     assert {topic.name for topic in found.topics} == set(TOPICS)
     assert all((topic.about_bytes > 0) == (topic.records > 0) for topic in found.topics)
+
+
+def test_each_process_of_a_large_fleet_is_alive(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"worker-{number:03}" for number in range(SAMPLE + 60)]
+    with RecordProducer(config, "test") as producer:
+        sent = [producer.publish("heartbeats", name, Heartbeat(name, "worker", 1, None, None)) for name in names]
+        for each in sent:
+            each.result(LIMIT_S)
+    store = open_store(config.store)
+    assert overview(config, store).alive == tuple(names)
+    monkeypatch.setattr("distrl.runs.overview.MOST_BEATS", SAMPLE + 10)
+    assert overview(config, store).alive == tuple(names[-SAMPLE - 10 :])
 
 
 def test_ls_and_show_print_it_within_80_columns(config: Config, tmp_path: Path) -> None:

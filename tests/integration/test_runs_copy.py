@@ -135,9 +135,12 @@ def other(run: Config, free_ports: Callable[[int], list[int]], tmp_path: Path) -
     stop_all(find_all(site.directory), 30.0)
 
 
-def copied(run: Config, other: Config, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def copied(
+    run: Config, other: Config, folder: Path, *arguments: str, **sections: dict[str, object]
+) -> subprocess.CompletedProcess[str]:
+    """sections: of the other side, beside its broker and store."""
     write_settings(run, folder / "run.yaml")
-    there = {"kafka": {"bootstrap": other.kafka.bootstrap}, "store": {"url": other.store.url}}
+    there = {"kafka": {"bootstrap": other.kafka.bootstrap}, "store": {"url": other.store.url}, **sections}
     (folder / "other.yaml").write_text(yaml.safe_dump(there))
     line = [sys.executable, "-m", "distrl.cli.main", "runs", "copy", run.run, "--to", "other.yaml", *arguments]
     return subprocess.run(
@@ -233,14 +236,28 @@ def test_a_run_that_goes_on_is_copied_as_it_was_at_one_moment_and_goes_on_there(
     assert len(lineage(other)) == versions + 1
 
 
-def test_a_range_is_copied_without_a_journal(run: Config, other: Config, tmp_path: Path) -> None:
+def test_a_range_is_copied_without_a_journal_and_what_cannot_be_is_refused_at_once(
+    run: Config, other: Config, tmp_path: Path
+) -> None:
+    refused = copied(run, other, tmp_path, learner={"seed": 3})
+    assert refused.returncode == 1
+    assert f"learner.seed: the copy would not learn as run {run.run} does: learner.seed is " in refused.stderr
+    assert f"is {run.learner.seed} here and 3 there" in refused.stderr
+    assert run_names(other) == [], "nothing was begun"
     for nothing in (("--from-offset", "5", "--to-offset", "5"), ("--from-offset", "9999")):
         refused = copied(run, other, tmp_path, *nothing)
         assert refused.returncode == 1
         assert "and none of those" in refused.stderr
         assert run_names(other) == [], "nothing was begun"
-    done = copied(run, other, tmp_path, "--from-offset", "3", "--to-offset", "7")
+    part = ("--from-offset", "3", "--to-offset", "7")
+    refused = copied(run, other, tmp_path, *part, policy={"base_model": str(tmp_path / "absent")})
+    assert (refused.returncode, "absent" in refused.stderr) == (1, True), refused.stderr
+    assert run_names(other) == [], "nothing was begun"
+    done = copied(run, other, tmp_path, *part, learner={"seed": 3})
     assert done.returncode == 0, done.stderr
+    found = recorded(other)
+    assert found is not None
+    assert found.values["learner.seed"] == 3, "without a journal it may learn in another way"
     source = held(run, "trajectories")
     assert list(held(other, "trajectories").values()) == [source[0, offset] for offset in range(3, 7)]
     assert len(held(other, "demonstrations")) == 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from chat.server import Reply, body, serving, verdict
 from distrl.chat.endpoint import Endpoint, QuestionRefusedError
 from distrl.config import JudgeSettings, StoreSettings
 from distrl.errors import ChatError
+from distrl.judge.question import Question, Verdict
 from distrl.judge.vlm import VlmJudge
 from distrl.offline.judging import REFUSED, Judged, judged
 from distrl.store.objects import open_store
@@ -67,6 +69,23 @@ def test_what_was_answered_before_is_not_asked_again_and_what_was_refused_is(tmp
         found, _ = judgements(server.url, tmp_path, 5)
         assert (asked, len(server.requests)) == (5, 1)
     assert [each.verdict.outcome for each in found] == [Outcome.UNKNOWN, *[Outcome.SUCCESS] * 4]
+
+
+def test_one_without_a_last_screenshot_is_unknown_and_nothing_is_asked_about_it() -> None:
+    first, second = logged(2)
+    blind = replace(first, trajectory=replace(first.trajectory, final_screenshot=None))
+    asked, done = list[str](), list[Judged | None]()
+
+    def ask(question: Question) -> Verdict:
+        asked.append(question.instruction)
+        return Verdict(Outcome.SUCCESS, "it rings")
+
+    found = judged([blind, second], ask, lambda ref: PNG, done.append)
+    assert [each.verdict for each in found] == [
+        Verdict(Outcome.UNKNOWN, "it has no last screenshot"),
+        Verdict(Outcome.SUCCESS, "it rings"),
+    ]
+    assert (asked, len(done)) == (["set alarm 1."], 2)
 
 
 @pytest.mark.parametrize("count", [3, 10 * REFUSED])

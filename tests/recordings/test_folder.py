@@ -13,7 +13,7 @@ import pytest
 from distrl.errors import ConfigError
 from distrl.recordings.episode import RESTS, Dataset, PassedOver, RecordedEpisode
 from distrl.recordings.example import Features
-from distrl.recordings.folder import Found, dataset_of, episodes, files_of
+from distrl.recordings.folder import Found, dataset_of, episodes, files_of, ids_in
 from distrl.recordings.tfrecord import masked_crc, records
 from distrl.types import Action, ActionKind, Point
 from hypothesis import given, settings
@@ -233,6 +233,23 @@ def test_an_example_is_read_as_the_wire_format_says() -> None:
 def test_any_bytes_are_an_example_or_refused(data: bytes) -> None:
     with contextlib.suppress(ValueError):
         Features(data).integers("n")
+
+
+def test_ids_of_episodes_are_read_one_a_line_and_what_is_none_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "test.txt"
+    path.write_text("7\n\n 12 \r\nab_c.d-3\n7\n")
+    assert ids_in(path) == {"7", "12", "ab_c.d-3"}
+    for text, why in (
+        ("7\n[1, 2]\n", r"line 2: '\[1, 2\]' is no id of an episode"),
+        ("7, 8", "line 1"),
+        ("\n", "names no episode"),
+        (b"\xff", "is no text"),
+    ):
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        with pytest.raises(ConfigError, match=rf"^--without: .*{why}"):
+            ids_in(path)
+    with pytest.raises(ConfigError, match="No such file"):
+        ids_in(tmp_path / "absent")
 
 
 def test_a_folder_without_files_or_of_another_format_is_refused(tmp_path: Path) -> None:

@@ -39,7 +39,10 @@ def failures(
     end: End = None,
     together: Annotated[int, typer.Option(min=1, help="Versions that share a row.")] = 1,
     out: Annotated[
-        Path | None, typer.Option(help="A directory for failures.svg and failures.json; made if it is missing.")
+        Path | None,
+        typer.Option(
+            help="A directory for failures.svg, of at most 100 rows, and failures.json; made if it is missing."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs, in place of tables.")] = False,
 ) -> None:

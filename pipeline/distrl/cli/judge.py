@@ -6,7 +6,7 @@ import itertools
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,13 +14,25 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, console, row, run_settings, show_cost, table
+from distrl.cli.common import (
+    Begin,
+    ConfigFile,
+    End,
+    Sets,
+    command_line,
+    console,
+    print_line,
+    row,
+    run_settings,
+    show_cost,
+    table,
+)
 
 if TYPE_CHECKING:
     from distrl.chat.endpoint import Counted
     from distrl.judge.truth import Confusion
     from distrl.offline.judging import Judged
-
+    from distrl.types import LoggedTrajectory
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +56,9 @@ def judge(
 ) -> None:
     """Ask the judge of the settings (judge.*) whether tasks were done. Writes nothing to the log.
 
-    Verdicts are cached in the object store under the hash of the question, so that each is paid for once. The page of
-    an episode in `distrl view` shows what each judge said.
+    Trajectories without a last screenshot are left out and counted. Verdicts are cached in the object store under the
+    hash of the question, so that each is paid for once. The page of an episode in `distrl view` shows what each judge
+    said.
     """
     from distrl.chat.endpoint import Endpoint
     from distrl.errors import StoreError
@@ -60,12 +73,19 @@ def judge(
     settings = run_settings(config, sets, run)
     given = {"--run": settings.run, "--most": most, "--against-truth": against_truth, "--json": as_json}
     endpoint, whole = Endpoint(settings.judge, "judge"), Run(settings, command_line("judge", config, sets, given))
-    asked = (
-        logged
-        for logged in whole.trajectories(begin, end)
-        if not against_truth or logged.trajectory.outcome_source == GROUND_TRUTH
-    )
-    chosen = list(itertools.islice(asked, most))
+    without_screen = 0
+
+    def candidates() -> Iterator[LoggedTrajectory]:
+        nonlocal without_screen
+        for logged in whole.trajectories(begin, end):
+            if against_truth and logged.trajectory.outcome_source != GROUND_TRUTH:
+                continue
+            if logged.trajectory.final_screenshot is None:
+                without_screen += 1
+            else:
+                yield logged
+
+    chosen = list(itertools.islice(candidates(), most))
     vlm = VlmJudge(endpoint, settings.judge.model, whole.store, VERDICTS.of(settings.run))
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("judging", total=len(chosen))
@@ -84,17 +104,21 @@ def judge(
         found = judged(chosen, vlm.judge, whole.store.get, done)
     confusion = Confusion.of((each.truth, each.verdict.outcome) for each in found) if against_truth else None
     if as_json:
-        json.dump(_report(found, confusion, endpoint.counted), sys.stdout, indent=1)
+        json.dump(_report(found, without_screen, confusion, endpoint.counted), sys.stdout, indent=1)
         sys.stdout.write("\n")
         return
     if confusion is None:
         _show_verdicts(found)
     else:
         _show_confusion(confusion)
+    if without_screen:
+        print_line(f"{without_screen} left out: they have no last screenshot")
     show_cost(endpoint.counted)
 
 
-def _report(found: Sequence[Judged], confusion: Confusion | None, counted: Counted) -> dict[str, Any]:
+def _report(
+    found: Sequence[Judged], without_screen: int, confusion: Confusion | None, counted: Counted
+) -> dict[str, Any]:
     verdicts = [
         {
             "task_id": each.logged.trajectory.task_id,
@@ -106,7 +130,7 @@ def _report(found: Sequence[Judged], confusion: Confusion | None, counted: Count
         }
         for each in found
     ]
-    report: dict[str, Any] = {"verdicts": verdicts, "spent": asdict(counted)}
+    report: dict[str, Any] = {"verdicts": verdicts, "without_last_screenshot": without_screen, "spent": asdict(counted)}
     if confusion is not None:
         report["against_truth"] = {
             "counts": {f"{truth.value}/{verdict.value}": count for (truth, verdict), count in confusion.counts.items()},

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from distrl.cli.common import Sets, console, print_line, row, run_settings, started, table
 from distrl.recordings.episode import Dataset
-from distrl.recordings.folder import Found, dataset_of, episodes, files_of
+from distrl.recordings.folder import Found, dataset_of, episodes, files_of, ids_in
 from distrl.telemetry import logs
 
 if TYPE_CHECKING:
@@ -29,18 +29,26 @@ EpisodeFormat = Annotated[
 
 
 def demonstrate_recorded(
-    config: Path | None, sets: Sets, verbose: bool, folder: Path, form: Dataset | None, count: int | None
+    config: Path | None,
+    sets: Sets,
+    verbose: bool,
+    folder: Path,
+    form: Dataset | None,
+    count: int | None,
+    without: Path | None,
 ) -> None:
-    """Publish the folder's episodes, and print what became of them."""
-    files = files_of(folder)
+    """Publish the folder's episodes but for those that the file `without` names, and print what became of them."""
+    files, left_out = files_of(folder), frozenset[str]() if without is None else ids_in(without)
     dataset = form or dataset_of(files)
     settings, stop = started("demonstrator", config, sets, verbose, "training", lambda own: "demonstrate")
     from distrl.demonstrations.recorded import run_recorded
     from distrl.telemetry.exporter import exporting
 
     with exporting(settings, "demonstrator", "demonstrate") as monitor, reading(files, dataset) as found:
-        result = run_recorded(settings, found, count, stop, monitor)
+        result = run_recorded(settings, found, count, stop, monitor, left_out)
     print_line(f"{result.written} demonstrations published, {result.known} of the episodes were there before")
+    if without is not None:
+        print_line(f"left out: {result.left_out} episodes; {without} names {len(left_out)}")
     print_passed_over(result.passed_over)
     wanted = settings.warmup.demonstrations
     if result.in_topic < wanted:

@@ -154,15 +154,22 @@ def demonstrate(
         ),
     ] = None,
     form: EpisodeFormat = None,
+    without: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --episodes: text file with the ids of episodes to leave out, one a line, such as a test split."
+        ),
+    ] = None,
 ) -> None:
     """Publish warm-up demonstrations, then end: of a deliberately imperfect script on simulated phones, or recorded
     ones.
     """
     if episodes is not None:
-        demonstrate_recorded(config, sets, verbose, episodes, form, count)
+        demonstrate_recorded(config, sets, verbose, episodes, form, count, without)
         return
-    if form is not None:
-        raise typer.BadParameter("it needs --episodes", param_hint="--format")
+    for given, name in ((form, "--format"), (without, "--without")):
+        if given is not None:
+            raise typer.BadParameter("it needs --episodes", param_hint=name)
     settings, stop = started("demonstrator", config, sets, verbose, "training", lambda own: "demonstrate")
     from distrl.demonstrations.scripted import run_demonstrations
     from distrl.telemetry.exporter import exporting

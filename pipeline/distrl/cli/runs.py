@@ -129,7 +129,8 @@ def change(
 ) -> None:
     """Change settings of a run for every process that starts from now on; who, when and what is in its log.
 
-    What decides how it learns can be changed only before anything is learned.
+    What decides how it learns can be changed only before anything is learned, and nothing before its learner, feeder or
+    demonstrations have recorded all of its settings.
     """
     paths = [each.partition("=")[0].strip() for each in changes]
     settings = run_settings(config, [*(sets or ()), *changes], run)
@@ -226,8 +227,8 @@ def copy(
     """Copy a run to another broker and store, and verify it there: back-up, restore, hand-over.
 
     All records under the same offsets, all objects that they name, checkpoints and the workers' progress; then the
-    learner's log is folded there and compared with every version. Times of records are those of the copy. Variables
-    (DISTRL_*) are not used for the other side.
+    learner's log is folded there and compared with every version, so other learning settings in the file are refused
+    but for a range. Times of records are those of the copy. Variables (DISTRL_*) are not used for the other side.
     """
     settings, log = run_and_log(config, sets, run)
     from distrl.config import load as load_settings

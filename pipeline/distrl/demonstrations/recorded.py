@@ -13,7 +13,7 @@ import hashlib
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
 from itertools import dropwhile
 from typing import Final
@@ -65,6 +65,8 @@ class Published:
     written: int = 0
     known: int = 0
     """In the topic before, or twice in the folder."""
+    left_out: int = 0
+    """Those that the caller named."""
     in_topic: int = 0
     """Demonstrations, others included."""
     passed_over: Counter[str] = field(default_factory=Counter)
@@ -77,11 +79,13 @@ def run_recorded(
     count: int | None,
     stop: threading.Event,
     monitor: Monitor | None = None,
+    without: Set[str] = frozenset(),
 ) -> Published:
     """Publish the episodes in `found` that the topic does not have, until it has `count` demonstrations, there are no
     more, or `stop`.
 
-    Raises ConfigError where not one of them could be published and none was before.
+    without: ids of episodes to leave out, as those of a split that is measured on. Raises ConfigError where not one of
+    them could be published and none was before.
     """
     monitor = monitor or Monitor()
     tokenizer, refused = tokenizer_of(config.policy), held_out(config.feeder)
@@ -107,12 +111,16 @@ def run_recorded(
                 return result
             monitor.progress()
             monitor.show(Report(metrics={"demonstrations": float(result.written)}))
+            if isinstance(each, RecordedEpisode) and each.episode_id in without:
+                result.left_out += 1
+                continue
             try:
                 _take(each, tokenizer, refused, known, keep, publish, result)
             except AbandonedError:
                 return result
     if not stop.is_set() and not result.written and not result.known:
-        reasons = "; ".join(f"{number} {why}" for why, number in result.passed_over.most_common(3))
+        passed_over = result.passed_over + Counter({f"{EPISODES}: left out": result.left_out})
+        reasons = "; ".join(f"{number} {why}" for why, number in passed_over.most_common(3))
         raise ConfigError(
             "--episodes",
             f"no episode can be a demonstration: {reasons or 'there is none'}",

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class InOrder(Generic[T]):
-    """Passes each item on once all items named before it were passed on or left out. Thread-safe.
+    """Passes each item on once all items named before it were passed on. Thread-safe.
 
     order: the names, each once. give: called with one item at a time, in the thread of the caller that brought the
     awaited item; what it raises reaches that caller, and no later item is passed on then.
@@ -20,22 +20,13 @@ class InOrder(Generic[T]):
     def __init__(self, order: Iterable[str], give: Callable[[T], None]) -> None:
         self._left = deque(order)
         self._give = give
-        self._ready: dict[str, T | None] = {}
+        self._ready: dict[str, T] = {}
         self._lock = threading.Lock()
 
     def put(self, name: str, item: T) -> None:
         """Bring an item. It may be held back; the caller may block while another thread passes items on."""
-        self._arrived(name, item)
-
-    def leave_out(self, name: str) -> None:
-        """Do not wait for `name`: no item will come."""
-        self._arrived(name, None)
-
-    def _arrived(self, name: str, item: T | None) -> None:
         with self._lock:
             self._ready[name] = item
             while self._left and self._left[0] in self._ready:
-                following = self._ready[self._left[0]]
-                if following is not None:
-                    self._give(following)
+                self._give(self._ready[self._left[0]])
                 del self._ready[self._left.popleft()]

@@ -3,7 +3,8 @@
 They are published as trajectories to the demonstrations topic, with the script's log-probabilities. Ids are demo-0,
 demo-1, …; each is always the same task with the same draws, so a role that was stopped goes on with the ids that are
 not in the topic. They are published in the order of their ids, whichever phone is faster: the warm-up draws by
-position, so a seed always has the same version 0.
+position, so a seed always has the same version 0. One that cannot be played ends the role, and none behind it is
+published.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ class Scripted:
 def run_demonstrations(config: Config, count: int, stop: threading.Event, monitor: Monitor | None = None) -> None:
     """Publish demonstrations until the topic has `count`, those of earlier runs of this role included; then return.
 
-    Raises DeviceError where some could not be played after retries: the learner would wait for them for ever;
-    ConfigError, before anything is played, where the base model lacks words of the suite.
+    Raises DeviceError at the first that could not be played after retries; ConfigError, before anything is played,
+    where the base model lacks words of the suite.
     """
     monitor = monitor or Monitor()
     tokenizer = tokenizer_of(config.policy)
@@ -89,7 +90,6 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event, monito
     give_up = threading.Event()
     retry = Retry(give_up)
     episode = Episode(NAME, screenshot_store(open_store(config.store), config.run, retry), TRUTH, is_expert=True)
-    failed: list[str] = []
     written = 0
     monitor.waits_for("its phones")
     with RecordProducer(config, NAME) as producer, Phones(config, stop) as phones:
@@ -116,10 +116,12 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event, monito
 
         def keep(trajectory: Trajectory) -> None:
             if trajectory.outcome is Outcome.INTERRUPTED:
-                failed.append(f"{trajectory.task_id} on {trajectory.device}: {trajectory.note}")
-                published.leave_out(trajectory.task_id)
-            else:
-                published.put(trajectory.task_id, trajectory)
+                raise DeviceError(
+                    trajectory.device,
+                    f"{trajectory.task_id} could not be played: {trajectory.note}",
+                    "fix the phones, then run `distrl demonstrate` again: it goes on where it was",
+                )
+            published.put(trajectory.task_id, trajectory)
 
         turn()
         play_all(
@@ -133,12 +135,6 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event, monito
             stop=stop,
             give_up=give_up,
             turn=turn,
-        )
-    if failed:
-        raise DeviceError(
-            "devices",
-            f"{len(failed)} demonstrations failed, the first is {failed[0]}",
-            "fix the phones, then run `distrl demonstrate` again: it goes on where it was",
         )
 
 

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from distrl.types import Evaluation, LoggedTrajectory, Outcome, Split, Trajectory, Update, Version
 
@@ -144,11 +145,11 @@ def learning_curve(
     """Success on `split` of every evaluated version, ascending. topic: full name of the trajectories topic."""
     published = {version.version: version for version in versions}
     began = min((version.published_at for version in versions), default=0)
-    folded = _folded_offsets(updates, topic)
+    folded = _Highest(_folded_offsets(updates, topic))
     return [
         CurvePoint(
             number,
-            folded_by(published[number].update, folded),
+            folded.until(published[number].update) or 0,
             (published[number].published_at - began) / 1000,
             score(trajectories),
         )
@@ -183,7 +184,7 @@ def first_folds(
     """The update that first folds each offset of `topic`; None for one that none has folded yet."""
     folded = _folded_offsets(updates, topic)
     bounds = [offset for _, offset in folded]
-    known = list(versions)
+    newest = _Highest((version.update, version.version) for version in versions)
     found: list[FirstFold | None] = []
     for offset in offsets:
         at = bisect_right(bounds, offset)
@@ -191,7 +192,7 @@ def first_folds(
             found.append(None)
             continue
         update = folded[at][0]
-        found.append(FirstFold(update, max((v.version for v in known if v.update < update), default=0)))
+        found.append(FirstFold(update, newest.until(update - 1) or 0))
     return found
 
 
@@ -206,10 +207,16 @@ def reload_seconds(trajectories: Iterable[LoggedTrajectory], versions: Sequence[
             key = (trajectory.worker, step.version)
             first_use[key] = min(first_use.get(key, step.at), step.at)
     published = {version.version: version.published_at for version in versions}
+    latest_end = {worker: _Highest(episodes) for worker, episodes in busy.items()}
+
+    def was_in_episode(worker: str, at: int) -> bool:
+        end = latest_end[worker].until(at)
+        return end is not None and at <= end
+
     return [
         max(0, at - published[version]) / 1000
         for (worker, version), at in sorted(first_use.items())
-        if version in published and any(begin <= published[version] <= end for begin, end in busy[worker])
+        if version in published and was_in_episode(worker, published[version])
     ]
 
 
@@ -228,9 +235,18 @@ def per_minute(trajectories: Sequence[LoggedTrajectory], seconds: float) -> floa
     return len(trajectories) * 60 / seconds if seconds > 0 else 0.0
 
 
-def folded_by(update: int, folded: Sequence[tuple[int, int]]) -> int:
-    """Records of the trajectories topic folded by update `update` and those before it. folded: (u, offset)."""
-    return max((offset for u, offset in folded if u <= update), default=0)
+class _Highest:
+    """Of pairs (key, value): the highest value among those up to a key."""
+
+    def __init__(self, pairs: Iterable[tuple[int, int]]) -> None:
+        ordered = sorted(pairs)
+        self._keys = [key for key, _ in ordered]
+        self._highest = list(accumulate((value for _, value in ordered), max))
+
+    def until(self, key: int) -> int | None:
+        """None where no pair has a key so low."""
+        count = bisect_right(self._keys, key)
+        return self._highest[count - 1] if count else None
 
 
 def _folded_offsets(updates: Iterable[Update], topic: str) -> list[tuple[int, int]]:

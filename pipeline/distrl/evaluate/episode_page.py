@@ -23,15 +23,16 @@ from distrl.evaluate.curves import FirstFold
 from distrl.evaluate.failures import mode_of
 from distrl.evaluate.markup import document, png_uri, rows, visible
 from distrl.evaluate.policies import PolicyId, name_of
-from distrl.evaluate.strips import caption, remarks
+from distrl.evaluate.strips import caption, opened_screen, remarks
 from distrl.evaluate.touches import touch_svg
-from distrl.images import opened
 from distrl.rollout.episode import NO_JUDGE
 from distrl.types import PROMPTED, SCRIPTED, Action, LogPosition, ObjectRef, Outcome, Step, Trajectory, Version
 
 LARGE_BYTES: Final = 200_000
-"""A larger screenshot is drawn SMALL_PX wide: a real phone's have 1 MB, and a page dozens of them."""
+"""A larger screenshot is drawn SMALL_PX wide at most: a real phone's have 1 MB, and a page dozens of them."""
 SMALL_PX: Final = 480
+HIGH_PX: Final = 4 * SMALL_PX
+"""Most of its height then; a phone's screen is about twice as high as wide."""
 MISSING_SIZE: Final = (9, 20)
 """Proportions of the box of a screen that is not there."""
 NAME_CHARACTERS: Final = 60
@@ -159,14 +160,15 @@ def _picture(ref: ObjectRef, action: Action | None, read: Read) -> str:
 
 
 def embedded(png: bytes) -> tuple[bytes, tuple[int, int]]:
-    """The picture as it goes into the page, and its size in px. Raises ImageError for bytes that are no picture."""
-    image = opened(png)
-    if len(png) <= LARGE_BYTES or image.width <= SMALL_PX:
+    """The picture as it goes into the page, and its size in px. Raises ImageError for bytes that are no picture of a
+    screen."""
+    image = opened_screen(png)
+    if len(png) <= LARGE_BYTES:
         return png, image.size
-    small = image.resize((SMALL_PX, max(1, round(image.height * SMALL_PX / image.width))), Image.Resampling.LANCZOS)
+    image.thumbnail((SMALL_PX, HIGH_PX), Image.Resampling.LANCZOS)
     out = io.BytesIO()
-    small.save(out, "PNG", optimize=True)
-    return out.getvalue(), small.size
+    image.save(out, "PNG", optimize=True)
+    return out.getvalue(), image.size
 
 
 def action_text(step: Step) -> str:

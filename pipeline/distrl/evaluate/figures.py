@@ -16,6 +16,8 @@ from distrl.evaluate.failures import Mode, Modes
 
 INK, MUTED, GRID = "#2b3440", "#7b8794", "#e4e8ec"
 BEFORE, AFTER, LINE = "#c2cbd4", "#2f7f86", "#2f7f86"
+DRAWN_ROWS = 100
+"""Most rows of a figure of failures: one for each of hundreds of versions is slow to draw and too high to read."""
 WIDE, NARROW = (6.4, 3.0), (4.4, 3.0)
 
 
@@ -110,7 +112,9 @@ def reloads(seconds: Sequence[float]) -> str:
 
 
 def failure_modes(rows: Sequence[Modes]) -> str:
-    """The share of attempts that failed in each way, stacked, a bar for each suite and span of versions."""
+    """The share of attempts that failed in each way, stacked, a bar for each suite and range of versions; of more than
+    DRAWN_ROWS those of agents and of the newest versions, which the title then says."""
+    everything, rows = len(rows), _newest(rows)
 
     def draw(axes: Axes) -> None:
         names = [_plain(f"{row.suite} {row.who}" if row.agent else f"{row.suite} v{row.who}") for row in rows]
@@ -124,9 +128,17 @@ def failure_modes(rows: Sequence[Modes]) -> str:
         axes.set_xlim(0, 1)
         axes.xaxis.set_major_formatter(PercentFormatter(1))
         axes.set_xlabel("share of attempts that failed")
+        if everything > len(rows):
+            axes.set_title(f"the newest {len(rows)} of {everything} rows", fontsize=8.5, color=INK, loc="left")
         axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=3, fontsize=8, labelcolor=INK)
 
     return _svg(draw, (WIDE[0], 1.1 + 0.3 * max(1, len(rows))))
+
+
+def _newest(rows: Sequence[Modes]) -> list[Modes]:
+    """Those that are drawn, in the order given."""
+    newest = sorted(range(len(rows)), key=lambda at: (rows[at].agent != "", rows[at].last))[-DRAWN_ROWS:]
+    return [rows[at] for at in sorted(newest)]
 
 
 def _share_axis(axes: Axes, label: str) -> None:

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from PIL import Image
 
 from distrl.errors import StoreError
-from distrl.images import opened
+from distrl.images import ImageError, opened
 from distrl.judge.marks import draw_touch
 from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Trajectory
 
 WIDTH_PX = 150
 CAPTION_CHARACTERS = 40
+TALLEST = 20
+"""Most times its width that a drawn screen is high: one pixel wide and millions high, a picture of few bytes would take
+all memory once it is enlarged."""
 
 Read = Callable[[ObjectRef], bytes]
 
@@ -80,6 +83,14 @@ def remarks(step: Step) -> list[str]:
     return [*filter(None, (held.get(step.held_back), "judged invalid" if step.valid is False else None))]
 
 
+def opened_screen(png: bytes) -> Image.Image:
+    """The decoded screen. Raises ImageError for bytes that are no picture, and one that is over TALLEST."""
+    image = opened(png)
+    if image.height > TALLEST * image.width:
+        raise ImageError(f"has {image.width} x {image.height} pixels, which is no screen")
+    return image
+
+
 def _screen(ref: ObjectRef, action: Action | None, read: Read) -> bytes | None:
     try:
         return draw(read(ref), action)
@@ -88,8 +99,9 @@ def _screen(ref: ObjectRef, action: Action | None, read: Read) -> bytes | None:
 
 
 def draw(png: bytes, action: Action | None) -> bytes:
-    """The screen WIDTH_PX wide, a ring where it was tapped, a line with a ring at its end where it was swiped."""
-    source = opened(png)
+    """The screen WIDTH_PX wide, a ring where it was tapped, a line with a ring at its end where it was swiped. Raises
+    ImageError for bytes that are no picture of a screen."""
+    source = opened_screen(png)
     size = (WIDTH_PX, max(1, round(source.height * WIDTH_PX / source.width)))
     image = source.resize(size, Image.Resampling.LANCZOS)
     if action is not None:

@@ -44,11 +44,11 @@ def judged(
     image: Callable[[ObjectRef], bytes],
     done: Callable[[Judged | None], None],
 ) -> Sequence[Judged]:
-    """Judge each trajectory that has a last screenshot, in the order given. done: called after each, in any thread;
-    None where there is no verdict.
+    """Judge each trajectory, in the order given. done: called after each, in any thread; None where it was not judged.
 
-    A question that the endpoint refuses by itself, as for its content or length, is UNKNOWN. Raises ChatError where it
-    has refused REFUSED of them, or all that there are, and answered none; the others are not asked then.
+    One without a last screenshot is UNKNOWN, and nothing is asked about it. A question that the endpoint refuses by
+    itself, as for its content or length, is UNKNOWN. Raises ChatError where it has refused REFUSED of them, or all that
+    there are, and answered none; the others are not asked then.
     """
     given_up, answered = threading.Event(), threading.Event()
     refused: list[QuestionRefusedError] = []
@@ -78,9 +78,8 @@ def judged(
         finally:
             done(found)
 
-    ended = [logged for logged in trajectories if logged.trajectory.final_screenshot is not None]
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        judgements = [found for found in threads.map(one, ended) if found is not None]
+        judgements = [found for found in threads.map(one, trajectories) if found is not None]
     if refused and not answered.is_set():
         raise refused[0]
     return judgements

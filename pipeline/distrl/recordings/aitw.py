@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,14 +16,22 @@ from typing import Final
 from PIL import Image
 
 from distrl.images import MAX_PIXELS
-from distrl.recordings.episode import MOST_STEPS, Box, Dataset, RecordedEpisode, RecordedStep, plain_goal, typed_text
+from distrl.recordings.episode import (
+    EPISODE_ID,
+    MOST_STEPS,
+    Box,
+    Dataset,
+    RecordedEpisode,
+    RecordedStep,
+    plain_goal,
+    typed_text,
+)
 from distrl.recordings.example import Features
 from distrl.types import TAP_DISTANCE, Action, ActionKind, Point
 
 MARK: Final = "image/encoded"
 """A feature that no other data set has."""
 MOST_BOXES: Final = 1_000
-_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _TYPE, _DUAL_POINT, _IMPOSSIBLE = 3, 4, 11
 _KINDS: Final = {5: ActionKind.BACK, 6: ActionKind.HOME, 7: ActionKind.ENTER, 10: ActionKind.COMPLETE}
 _NAMES: Final = {_TYPE: "TYPE", 5: "PRESS_BACK", 6: "PRESS_HOME", 7: "PRESS_ENTER", 10: "STATUS_TASK_COMPLETE",
@@ -45,7 +52,7 @@ class Part:
 def id_of(features: Features) -> str:
     """Raises ValueError."""
     found = features.text("episode_id")
-    if not _ID.fullmatch(found):
+    if not EPISODE_ID.fullmatch(found):
         raise ValueError(f"its episode_id {found!r:.80} is not 1 to 63 of letters, digits, '.', '_' and '-'")
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -17,6 +18,9 @@ EPISODES: Final = "episodes"
 RECORDS: Final = "records"
 RESTS: Final = "rests of files"
 """What is passed over, where it is counted. A record may be a step or an episode, a rest any number of them."""
+
+EPISODE_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+"""Of every data set; AndroidControl's are numbers."""
 
 Box = tuple[float, float, float, float]
 """An annotated element as (y, x, height, width), shares of the screen."""
@@ -44,7 +48,7 @@ class RecordedStep:
 class RecordedEpisode:
     dataset: Dataset
     episode_id: str
-    """Of letters, digits, '.', '_' and '-'."""
+    """As EPISODE_ID."""
     goal: str
     """Printable, on one line."""
     steps: tuple[RecordedStep, ...]

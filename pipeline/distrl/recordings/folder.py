@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 from distrl.errors import ConfigError
 from distrl.recordings import aitw, android_control
-from distrl.recordings.episode import RECORDS, RESTS, Dataset, PassedOver, RecordedEpisode
+from distrl.recordings.episode import EPISODE_ID, RECORDS, RESTS, Dataset, PassedOver, RecordedEpisode
 from distrl.recordings.example import Features
 from distrl.recordings.tfrecord import is_gzip, records
 
 MARKS = {Dataset.ANDROID_CONTROL: android_control.MARK, Dataset.AITW: aitw.MARK}
+ONE_A_LINE: Final = "name a text file with the id of an episode on each line"
 Found = RecordedEpisode | PassedOver
 _Example = tuple[str, Features]
 """File and record, and what the record holds."""
@@ -36,6 +38,23 @@ def files_of(folder: Path) -> list[Path]:
             "name the folder with files like android_control-00000-of-00020, as they are published",
         )
     return found
+
+
+def ids_in(path: Path) -> frozenset[str]:
+    """The episode ids of a text file, one a line; empty lines count for nothing. Raises ConfigError for a file without
+    one or that cannot be read, and for a line that is no id."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError("--without", f"{path}: {why}", ONE_A_LINE) from None
+    found = {number: line.strip() for number, line in enumerate(lines, 1) if line.strip()}
+    for number, each in found.items():
+        if not EPISODE_ID.fullmatch(each):
+            raise ConfigError("--without", f"{path}, line {number}: {each!r:.80} is no id of an episode", ONE_A_LINE)
+    if not found:
+        raise ConfigError("--without", f"{path} names no episode", ONE_A_LINE)
+    return frozenset(found.values())
 
 
 def dataset_of(files: list[Path]) -> Dataset:

@@ -17,13 +17,13 @@ from distrl.broker.group import commit
 from distrl.broker.reader import RawRecord, retained
 from distrl.broker.runs import run_names
 from distrl.config import Config
-from distrl.errors import BrokerError
+from distrl.errors import BrokerError, ConfigError
 from distrl.runs.extent import LOG, extent_of
 from distrl.runs.key_set import KeySet
 from distrl.runs.mirror import Mirror
 from distrl.runs.named_objects import objects_of, read
 from distrl.runs.recorded import append, recorded
-from distrl.runs.settings import differences, run_settings
+from distrl.runs.settings import Settings, differences, learned, run_settings
 from distrl.store.adapters import copy_pruned
 from distrl.store.folders import RUNS
 from distrl.store.objects import SHA256, ObjectStore
@@ -72,8 +72,10 @@ def copy(
     that goes on, is not in the copy.
 
     part: trajectories from this offset to before that one, with all demonstrations and no journal: data for another
-    learner. Raises BrokerError if that broker has the run already or the run has no such part, and BrokerError or
-    StoreError where either side fails; then remove what is there with `distrl runs rm`, and copy again.
+    learner. Before anything is copied, raises BrokerError if that broker has the run already or the run has no such
+    part, ConfigError where the journal would be copied and `to` has other learning settings, and PolicyError where its
+    base model cannot be read. Later BrokerError or StoreError where either side fails; then remove what is there with
+    `distrl runs rm`, and copy again.
     """
     if to.run in run_names(to):
         raise BrokerError(
@@ -82,6 +84,9 @@ def copy(
             "remove it there first (`distrl runs rm` with that broker's settings), or name another broker",
         )
     within = None if part is None else _within(source, part)
+    here = run_settings(to)
+    if within is None:
+        _refuse_other_learning(source, to, here)
     to = _wide_enough(to, len(retained(source, "tasks")))
     topic_admin.ensure(to)
     with Mirror(to) as mirror, _Objects(from_store, to_store) as objects:
@@ -90,8 +95,21 @@ def copy(
             copy_pruned(from_store, to_store, source.run)
         else:
             records = _part(source, mirror, objects, on_topic, within)
-    _record_what_differs(_wide_enough(to, len(retained(to, "tasks"))))
+    to = _wide_enough(to, len(retained(to, "tasks")))
+    _record_what_differs(to, {**here, "kafka.task_partitions": to.kafka.task_partitions})
     return Copied(records, objects.copied, objects.missing)
+
+
+def _refuse_other_learning(source: Config, to: Config, here: Settings) -> None:
+    """Raises ConfigError where `here`, the settings of `to`, would fold the copied journal in another way."""
+    found = recorded(source)
+    differ = learned(differences(here, found.values), to) if found is not None else []
+    if differ:
+        raise ConfigError(
+            ", ".join(each.path for each in differ),
+            f"the copy would not learn as run {source.run} does: {'; '.join(map(str, differ))}",
+            "leave them out of the file that --to names; `distrl ablate` folds this run's log with other settings",
+        )
 
 
 def _wide_enough(to: Config, partitions: int) -> Config:
@@ -199,12 +217,11 @@ def _named(topic: str, raw: RawRecord) -> list[ObjectRef]:
     return found
 
 
-def _record_what_differs(to: Config) -> None:
-    """Record settings that are others where the copy is, such as the address of a shared store."""
+def _record_what_differs(to: Config, here: Settings) -> None:
+    """Record settings that are others where the copy is, such as the address of a shared store. here: those of `to`."""
     found = recorded(to)
     if found is None:
         return
-    here = run_settings(to)
     changes = {each.path: each.here for each in differences(found.values, here) if each.path in here}
     if changes:
         append(to, "runs copy", (), changes, is_change=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from distrl.broker.connect import UnknownTopicError
 from distrl.broker.reader import LogReader, RawRecord, decoded, retained
 from distrl.broker.snapshots import TOPIC as SNAPSHOTS
+from distrl.broker.times import offsets_at
 from distrl.broker.topics import TOPICS
 from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
@@ -30,6 +31,12 @@ POLL_S = 0.5
 
 SAMPLE = 200
 """Records at the end of a topic that its size is estimated from; at least SUCCESS_WINDOW."""
+
+HEARTBEATS = "heartbeats"
+
+MOST_BEATS = 20_000
+"""Heartbeats looked at: those within HEARTBEAT_STALE_MS of 5,000 processes at 5 s each, and not those of a whole day
+where this machine's clock is behind."""
 
 LISTEN_S = 10.0
 """Within which every process of a run sends a heartbeat: twice the longest `worker.heartbeat_s`."""
@@ -114,8 +121,8 @@ def overview(config: Config, store: ObjectStore) -> RunOverview:
         _objects(config.run, store, versions, shots),
         versions[-1].version if versions else None,
         success_of(trajectories),
-        alive(last["heartbeats"][1], SYSTEM_CLOCK.now_ms()),
-        max((raw.timestamp for raw in last["heartbeats"][1]), default=0),
+        alive(last[HEARTBEATS][1], SYSTEM_CLOCK.now_ms()),
+        max((raw.timestamp for raw in last[HEARTBEATS][1]), default=0),
     )
 
 
@@ -125,9 +132,9 @@ def heard(config: Config, found: RunOverview) -> tuple[str, ...]:
     BrokerError."""
     if found.alive or found.last_heartbeat < SYSTEM_CLOCK.now_ms() - SKEW_MS:
         return found.alive
-    ends = {partition: end for partition, (_, end) in retained(config, "heartbeats").items()}
+    ends = {partition: end for partition, (_, end) in retained(config, HEARTBEATS).items()}
     deadline = time.monotonic() + LISTEN_S
-    with LogReader(config, "heartbeats", ends) as reader:
+    with LogReader(config, HEARTBEATS, ends) as reader:
         while time.monotonic() < deadline:
             if names := alive(reader.read(POLL_S), now_ms=0):
                 return names
@@ -175,7 +182,7 @@ def _objects(run: str, store: ObjectStore, versions: Iterable[Version], shots: i
 
 def _last(config: Config, topic: str) -> tuple[int, list[RawRecord]]:
     """How many records a topic holds (an upper bound where it is compacted or transactional), and the last SAMPLE of
-    each partition. None where the topic is missing.
+    each partition, of heartbeats also all that `alive` counts. None where the topic is missing.
     """
     try:
         kept = retained(config, topic)
@@ -184,6 +191,11 @@ def _last(config: Config, topic: str) -> tuple[int, list[RawRecord]]:
     if topic == SNAPSHOTS:  # those before the newest are on their way out
         kept = {partition: (max(first, end - 1), end) for partition, (first, end) in kept.items()}
     start = {partition: max(first, end - SAMPLE) for partition, (first, end) in kept.items()}
+    if topic == HEARTBEATS:  # SAMPLE of a large fleet may be the last few seconds
+        since = offsets_at(config, topic, kept, SYSTEM_CLOCK.now_ms() - HEARTBEAT_STALE_MS)
+        for partition, offset in since.items():
+            if offset is not None:
+                start[partition] = min(start[partition], max(offset, kept[partition][1] - MOST_BEATS))
     with LogReader(config, topic, start) as reader:
         raws = [raw for batch in reader.to_end() for raw in batch]
     return sum(end - first for first, end in kept.values()), raws

@@ -204,10 +204,18 @@ def change(config: Config, role: str, sources: Sequence[str], changes: Mapping[s
     """Record `changes` of the run's settings, by path, for every process that starts from now on; with another
     algorithm all of its settings, as `config` has them.
 
-    Raises ConfigError for a setting that the fold reads, once something is journalled.
+    Raises ConfigError where nothing is recorded yet, since the first record holds all settings and only the roles know
+    them, and for a setting that the fold reads, once something is journalled.
     """
     found = recorded(config)
-    values = found.values if found is not None else {}
+    if found is None:
+        raise ConfigError(
+            f"run {config.run}",
+            "has no settings in its log yet, so there are none to change",
+            f"give {', '.join(changes)} to its learner and feeder (a file, a DISTRL_ variable, --set): the first to "
+            "start records all of its settings for the run",
+        )
+    values = found.values
     changes = _whole_algorithm(changes, values, run_settings(config))
     differ = [each for each in differences(values, values | dict(changes)) if each.path in changes]
     of_fold = learned(differ, config)

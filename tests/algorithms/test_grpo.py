@@ -77,6 +77,9 @@ def test_the_mean_loss_of_what_is_drawn_is_the_printed_one(groups: Groups, form:
         (0.9, -2.0, 1.8),
         (0.7, -2.0, 0.0),
         (3.0, -2.0, 6.0),
+        (math.exp(6), -1.0, math.exp(5)),  # beyond the bound of log ρ
+        (math.exp(9), 1.0, 0.0),
+        (math.exp(-11), 1.0, 0.0),
     ],
 )
 def test_the_gradient_ends_where_the_ratio_has_gone_far_enough(ratio: float, advantage: float, slope: float) -> None:

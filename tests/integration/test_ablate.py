@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -240,6 +241,18 @@ def test_a_sweep_that_is_killed_goes_on_with_the_arms_that_are_not_done(run: Con
             assert (folder / file).read_bytes() == (beside / file).read_bytes(), file
 
 
+def test_another_plan_in_the_same_folder_folds_only_the_arms_that_are_new(run: Config, tmp_path: Path) -> None:
+    def sweep(*sets: str) -> tuple[int, dict[Path, int]]:
+        done, folder = ablate(run, Request(plan(run, sets=sets), to=5, name="mine", out=tmp_path))
+        for adapter in (arm["adapter"] for arm in json.loads((folder / "report.json").read_text())["arms"]):
+            assert hashlib.sha256((folder / adapter["file"]).read_bytes()).hexdigest() == adapter["sha256"]
+        return done.reused, written(folder)
+
+    _, before = sweep("algorithm.replay.w1=0", "algorithm.gamma=0.5")
+    reused, after = sweep("algorithm.gamma=0.5", "algorithm.replay.capacity=3")
+    assert (reused, len(after), len(after.items() & before.items())) == (2, 6, 4)
+
+
 def test_the_baseline_over_the_whole_journal_is_what_the_run_ended_with(run: Config, tmp_path: Path) -> None:
     ablation, _ = ablate(run, Request(plan(run, sets=["algorithm.replay.w1=0"]), out=tmp_path))
     baseline, other = ablation.arms
@@ -266,7 +279,6 @@ def test_a_range_from_a_later_update_ends_as_the_run_did(run: Config, tmp_path: 
         ([], {"first": 9}, "--from 0 to 8"),
         ([], {"to": 40}, "--to 9"),
         (["lora_rank=4"], {"first": 5}, "--from 0"),
-        (["algorithm.replay.capacity=3"], {}, "at least 6"),
         (["warmup.demonstrations=99"], {}, "do not fill one update"),
         ([], {"evaluation": ArmEvaluation(2, Split.TEST)}, "devices.addresses"),
         ([], {"name": "../elsewhere"}, "letters, digits"),

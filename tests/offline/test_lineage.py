@@ -11,6 +11,7 @@ from typing import Any
 import factories
 import pytest
 from distrl.algorithms.protocol import Context
+from distrl.cli.lineage import fate
 from distrl.config import Config, load
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
@@ -262,6 +263,20 @@ def test_what_is_left_out_twice_or_ahead_is_learned_by_no_version() -> None:
     assert [attempt_json(each)["duplicate"] for each in found] == [False, True, False]
     assert found[0].learned is not None
     assert found[0].learned.left_out == "no steps"
+
+
+def test_a_record_that_the_journal_skips_is_no_duplicate() -> None:
+    followed, windows = small_trace()
+    first, last = windows[2][0], windows[4][2]
+    shorter = Trace(followed.updates, [each for each in followed.trajectories if each.position != first.position])
+    ahead = LoggedTrajectory(replace(last.position, offset=last.position.offset + 1), trajectory(SCREENS, 99))
+    found = of_trajectory([first, last, ahead], VERSIONS, shorter, {first.position, ahead.position})
+    told = [attempt_json(each) for each in found]
+    assert [(each["skipped"], each["duplicate"]) for each in told] == [(True, False), (False, False), (True, False)]
+    assert [fate(each).partition(":")[0] for each in found] == ["no", "no", "no"]
+    assert "the journal skips it" in fate(found[0])
+    (twice,) = of_trajectory([first], VERSIONS, shorter)
+    assert fate(twice) == "no: an earlier record of its id counts"
 
 
 def test_what_is_gone_before_any_update_could_draw_it_was_learned_from_by_none() -> None:

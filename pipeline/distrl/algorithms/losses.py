@@ -16,7 +16,7 @@ DEVIATION_FLOOR = 1e-3
 
 def importance_ratio(logprob: Tensor, behaviour_logprob: Tensor) -> Tensor:
     """ρ = π(a|s) / μ(a|s) over the whole action's tokens; (B,), detached, unclipped above e^5."""
-    return _ratio(logprob.detach(), behaviour_logprob)
+    return (logprob.detach() - behaviour_logprob).clamp(*LOG_RATIO_BOUNDS).exp()
 
 
 def shape_advantages(advantages: Tensor, normalise: bool, negative_weight: float) -> Tensor:
@@ -58,8 +58,13 @@ def clipped_loss(logprob: Tensor, behaviour_logprob: Tensor, advantages: Tensor,
     """L = −E_μ[min(ρ A, clip(ρ, 1 − clip, 1 + clip) A)] (PPO, arXiv 1707.06347, equation 7); a scalar.
 
     logprob: (B,) log π(a|s), the only gradient, through ρ = π/μ. behaviour_logprob, advantages: (B,).
+
+    ∇ρ = ρ ∇log π, above the upper bound of log ρ too: the clamp's own gradient is 0 there, and a failure that far up
+    would never be pushed down again.
     """
-    ratio, advantages = _ratio(logprob, behaviour_logprob), advantages.detach()
+    least, most = LOG_RATIO_BOUNDS
+    log, advantages = (logprob - behaviour_logprob).clamp(min=least), advantages.detach()
+    ratio = log.detach().clamp(max=most).exp() * (1 + (log - log.detach()))  # the second factor is 1 exactly
     return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
 
 
@@ -76,7 +81,3 @@ def critic_loss(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
 def clone_loss(logprob: Tensor) -> Tensor:
     """−E[log π(a|s)]: behaviour cloning; (B,) -> scalar."""
     return -logprob.mean()
-
-
-def _ratio(logprob: Tensor, behaviour_logprob: Tensor) -> Tensor:
-    return (logprob - behaviour_logprob).clamp(*LOG_RATIO_BOUNDS).exp()

@@ -74,7 +74,8 @@ def ablate(
     """Fold one range of a run's log under other settings, side by side: table, curves, JSON, adapters.
 
     The run's own settings come from its log, with those of --config and DISTRL_* over them; they are folded too, as
-    the baseline. Where it was interrupted, the same command goes on with the arms that are not done.
+    the baseline. Where it was interrupted, the same command goes on with the arms that are not done. An arm of another
+    warmup.demonstrations than the run's learns from that many demonstrations, the first of the log, and from no others.
     """
     from distrl.offline.ablation.arms import plan
 

@@ -150,7 +150,7 @@ def _show_attempt(found: Attempt, everything: bool) -> None:
                 f"step {index}: version {step.version} {escaped(step.version_sha256[:12])}  {escaped(step.action_text)}"
             )
         )
-    learned = tree.add(_text(f"learned: {_fate(found)}"))
+    learned = tree.add(_text(f"learned: {fate(found)}"))
     if found.learned is not None and found.learned.learned is not None:
         if found.learned.cloned is not None:
             draws = sum(sum(counts) for counts in found.learned.drawn.values())
@@ -164,11 +164,13 @@ def _show_attempt(found: Attempt, everything: bool) -> None:
     console.print(tree)
 
 
-def _fate(found: Attempt) -> str:
+def fate(found: Attempt) -> str:
+    if found.skipped:
+        return "no: the journal skips it, by `distrl skip` or as a record that could not be decoded"
     if not found.folded:
         return "not yet: no update has taken it in"
     if found.learned is None:
-        return "no: an earlier record of its id counts, or it is skipped"
+        return "no: an earlier record of its id counts"
     if found.learned.left_out is not None:
         return f"no: taken in by update {found.learned.admitted} and left out: {found.learned.left_out}"
     if found.learned.learned is None:

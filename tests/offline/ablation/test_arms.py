@@ -162,6 +162,29 @@ def test_what_an_arm_shares_follows_from_what_it_changes(item: str, shares: bool
     assert (arm.shares_warmup, arm.other_windows, bool(arm.early)) == (shares, anew, early)
 
 
+@pytest.mark.parametrize(
+    "item", ["algorithm.replay.capacity=50000", "trajectories_per_update=30000", "algorithm.type=cloning"]
+)
+def test_what_bounds_a_restart_of_the_learner_bounds_no_arm(item: str) -> None:
+    """learner.rebuild_window, which no arm may change, of a run whose buffer is short."""
+    run = load(sets=["learner.rebuild_window=2000", "algorithm.replay.capacity=2000"], environ={})
+    (_, arm) = plan(run, arms=[item]).arms
+    ((path, value),) = arm.sets
+    assert str(arm.config.shared()[path]) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "first", "used_up"),
+    [("0", 15, False), ("0", 16, True), ("6", 17, False), ("6", 18, True), ("2", 16, True)],
+)
+def test_updates_of_the_critics_alone_that_are_over_cannot_be_ablated(value: str, first: int, used_up: bool) -> None:
+    """The run's are updates 12 to 15; an arm of six has 16 and 17, too."""
+    (_, arm) = plan(RUN, sets=[f"algorithm.critic_warmup_updates={value}"]).arms
+    assert arm.used_up(RUN, first) == ["algorithm.critic_warmup_updates"] * used_up
+    (_, other) = plan(RUN, sets=["algorithm.gamma=0.5"]).arms
+    assert other.used_up(RUN, first) == []
+
+
 def test_a_label_has_the_last_part_of_a_path_where_that_is_enough() -> None:
     (baseline, arm) = plan(RUN, arms=["algorithm.replay.w1=0.1,algorithm.lr=0.5,learner.seed=3"]).arms
     assert baseline.label == "baseline"

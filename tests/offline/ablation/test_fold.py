@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from distrl.policy.protocol import trajectory_steps
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import save_checkpoint
 from distrl.store.directory import DirectoryStore
-from distrl.types import Outcome
+from distrl.types import ObjectRef, Outcome
 from learner.world import Screens, config, logged, save_tiny_base, trajectory, update_of, windows
 
 UPDATES = 6
@@ -85,7 +86,7 @@ def log_of(settings: Config, screens: Screens, held_out: int = 12) -> RunLog:
         rows.append((update, window))
         marks = update.watermarks
     after = logged([trajectory(screens, 5000 + seed) for seed in range(held_out)], 900)
-    return RunLog(UpdateRange(0, UPDATES, 1), None, rows, after, {})
+    return RunLog(UpdateRange(0, UPDATES, 1), None, rows, after, {}, settings.warmup.demonstrations)
 
 
 def folded_by_the_learner(settings: Config, log: RunLog, screens: Screens) -> LearnerState:
@@ -162,6 +163,71 @@ def test_an_arm_that_cuts_the_log_anew_folds_the_same_records(settings: Config, 
     assert all(len(window) == per_update for _, window in rows[3:])
     (found,) = folded([halved], log, screens)
     assert (len(found.updates), found.trajectories) == (len(rows), len(log.records))
+
+
+@pytest.mark.parametrize("wanted", [0, 1, 4])
+def test_an_arm_of_fewer_demonstrations_learns_from_no_others(
+    settings: Config, screens: Screens, log: RunLog, wanted: int
+) -> None:
+    fewer = arm(settings, ("warmup.demonstrations", str(wanted)))
+    rows = cut(log, fewer.config)
+    assert [sum(each.trajectory.is_expert for each in window) for _, window in rows] == [wanted] + [0] * (UPDATES - 1)
+    (found,) = folded([fewer], log, screens)
+    assert found.trajectories == len(log.records) - settings.warmup.demonstrations + wanted
+
+
+def test_demonstrations_that_came_late_are_left_to_the_arms_of_the_runs_own_number(
+    settings: Config, screens: Screens, log: RunLog
+) -> None:
+    late = logged([trajectory(screens, 7000 + seed, expert=True) for seed in range(3)], 6)
+    update, window = log.windows[4]
+    longer = replace(log, windows=[*log.windows[:4], (update, [*late, *window]), *log.windows[5:]])
+
+    def taken(*sets: tuple[str, str]) -> int:
+        rows = cut(longer, changed(settings, sets))
+        return sum(each.trajectory.is_expert for _, window in rows for each in window)
+
+    assert taken(("learner.trajectories_per_update", "2")) == 9
+    assert taken(("warmup.demonstrations", "7")) == 7
+
+
+def test_a_record_longer_than_the_buffer_is_left_out_and_ends_no_arm(
+    settings: Config, screens: Screens, log: RunLog
+) -> None:
+    """As the learner does: of the baseline, too."""
+    short = arm(settings, ("algorithm.replay.capacity", "2"))
+    lengths = [len(each.trajectory.steps) for each in log.records]
+    assert max(lengths) > 2
+    (found,) = folded([short], log, screens)
+    assert sum(metrics["skipped"] for _, metrics in found.updates) == sum(length > 2 for length in lengths)
+
+
+def test_no_policy_of_an_arm_stays_in_memory_for_the_next_one(settings: Config, screens: Screens, log: RunLog) -> None:
+    shared, policies = Shared(), list[weakref.ref[object]]()
+    for each in (arm(settings), arm(settings, ("algorithm.replay.w1", "0")), arm(settings, ("learner.seed", "5"))):
+        assert [policy() for policy in policies] == [None] * len(policies)
+        _, state = fold_arm(each, log, shared, screens, lambda state: None)
+        policies.append(weakref.ref(state.policy))
+        del state
+    assert [policy() for policy in policies] == [None] * 3
+
+
+def test_a_screenshot_is_looked_at_once_for_all_arms_and_by_the_arm_that_reads_it(
+    settings: Config, screens: Screens, log: RunLog
+) -> None:
+    asked = list[str]()
+
+    def images(ref: ObjectRef) -> bytes:
+        asked.append(ref.sha256)
+        return screens(ref)
+
+    shared = Shared()
+    shorter = replace(log, windows=log.windows[:4], held_out=[])
+    fold_arm(arm(settings), shorter, shared, images, lambda state: None)
+    first = len(asked)
+    fold_arm(arm(settings, ("learner.seed", "5")), log, shared, images, lambda state: None)
+    assert len(asked) == len(set(asked))
+    assert len(asked) > first, "the second arm reads screenshots that the first one did not"
 
 
 def test_a_cut_that_never_begins_is_refused(settings: Config, log: RunLog) -> None:

@@ -18,7 +18,7 @@ from distrl import processor
 from distrl.config import Config
 from distrl.errors import ConfigError
 from distrl.offline.ablation import persisted
-from distrl.offline.ablation.arms import Arm, changed
+from distrl.offline.ablation.arms import Arm, changed, plan
 from distrl.offline.ablation.fold import Folded, Identity
 from distrl.offline.ablation.log import RunLog, UpdateRange
 from distrl.offline.ablation.persisted import PersistedArms
@@ -30,7 +30,6 @@ from distrl.types import Outcome, Split
 from learner.world import Screens, config, save_tiny_base, update_of, windows
 
 WEIGHTS = b"the weights of an adapter"
-ADAPTER = "000-baseline.safetensors"
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +46,7 @@ def log(settings: Config) -> RunLog:
         update = update_of(u, window, marks, settings)
         rows.append((update, window))
         marks = update.watermarks
-    return RunLog(UpdateRange(0, 4), None, rows, [], {1: "ab"})
+    return RunLog(UpdateRange(0, 4), None, rows, [], {1: "ab"}, settings.warmup.demonstrations)
 
 
 def result_of(arm: Arm) -> Result:
@@ -64,15 +63,14 @@ SUCCESS = Evaluated("test", 7, {f"task-{number}": number < 3 for number in range
 @pytest.fixture
 def baseline(settings: Config, log: RunLog, tmp_path: Path) -> Arm:
     """The arm, saved in `tmp_path`."""
-    (tmp_path / persisted.FOLDER).mkdir()
-    (tmp_path / ADAPTER).write_bytes(WEIGHTS)
+    clear(tmp_path, set())
     arm = Arm("baseline", (), settings)
     PersistedArms(tmp_path, log, None).save_fold(result_of(arm))
     return arm
 
 
 def test_what_was_kept_is_found_to_the_last_bit(log: RunLog, baseline: Arm, tmp_path: Path) -> None:
-    found = PersistedArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER)
+    found = PersistedArms(tmp_path, log, None).find(baseline)
     assert found == result_of(baseline)
     assert repr(found) == repr(result_of(baseline)), "0.0 and -0.0 are equal, and yet not the same"
 
@@ -95,14 +93,14 @@ def with_first(log: RunLog, **changes: object) -> RunLog:
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_another_range_is_another_arm(log: RunLog, baseline: Arm, tmp_path: Path, change: str) -> None:
-    assert PersistedArms(tmp_path, CHANGES[change](log), None).find(baseline, tmp_path / ADAPTER) is None
+    assert PersistedArms(tmp_path, CHANGES[change](log), None).find(baseline) is None
 
 
 def test_what_the_run_publishes_after_the_range_leaves_every_arm_kept(
     log: RunLog, baseline: Arm, tmp_path: Path
 ) -> None:
     later = replace(log, versions=log.versions | {4: "ef", 5: "01"})
-    assert PersistedArms(tmp_path, later, None).find(baseline, tmp_path / ADAPTER) == result_of(baseline)
+    assert PersistedArms(tmp_path, later, None).find(baseline) == result_of(baseline)
 
 
 def test_an_arm_that_is_not_held_against_the_run_stays_kept_whatever_the_run_has_published(
@@ -112,20 +110,18 @@ def test_an_arm_that_is_not_held_against_the_run_stays_kept_whatever_the_run_has
     arm = Arm("algorithm.replay.w1=0", sets, changed(settings, sets))
     done = replace(result_of(arm), identity=None)
     PersistedArms(tmp_path, log, None).save_fold(done)
-    assert (
-        PersistedArms(tmp_path, replace(log, versions={}), None, checkpoint=True).find(arm, tmp_path / ADAPTER) == done
-    )
+    assert PersistedArms(tmp_path, replace(log, versions={}), None, checkpoint=True).find(arm) == done
 
 
 def test_a_baseline_is_folded_again_once_there_is_a_checkpoint_to_hold_it_against(
     log: RunLog, baseline: Arm, tmp_path: Path
 ) -> None:
     before, after = (PersistedArms(tmp_path, log, None, checkpoint=there) for there in (False, True))
-    assert after.find(baseline, tmp_path / ADAPTER) is None
+    assert after.find(baseline) is None
     compared = replace(result_of(baseline), identity=Identity({0: True, 3: False}, checkpoint=True))
     after.save_fold(compared)
     for saved in (before, after):  # the learner deletes old checkpoints, and what was found stays so
-        assert saved.find(baseline, tmp_path / ADAPTER) == compared
+        assert saved.find(baseline) == compared
 
 
 @pytest.mark.parametrize("setting", [("algorithm.replay.w1", "0"), ("learner.seed", "5")])
@@ -133,7 +129,7 @@ def test_other_settings_are_another_arm(
     settings: Config, log: RunLog, baseline: Arm, tmp_path: Path, setting: tuple[str, str]
 ) -> None:
     other = Arm("baseline", (), changed(settings, (setting,)))
-    assert PersistedArms(tmp_path, log, None).find(other, tmp_path / ADAPTER) is None
+    assert PersistedArms(tmp_path, log, None).find(other) is None
 
 
 MACHINES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
@@ -150,7 +146,7 @@ def test_another_machine_is_another_arm(
     log: RunLog, baseline: Arm, tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     MACHINES[change](monkeypatch)
-    assert PersistedArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
+    assert PersistedArms(tmp_path, log, None).find(baseline) is None
 
 
 def test_another_model_of_the_same_processor_is_another_arm(
@@ -163,9 +159,9 @@ def test_another_model_of_the_same_processor_is_another_arm(
     assert "Old 1" in processor_and_packages()
     saved = PersistedArms(tmp_path, log, None)
     saved.save_fold(result_of(baseline))
-    assert saved.find(baseline, tmp_path / ADAPTER) is not None
+    assert saved.find(baseline) is not None
     cpuinfo.write_text(cpuinfo.read_text().replace("Old", "New"))
-    assert PersistedArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
+    assert PersistedArms(tmp_path, log, None).find(baseline) is None
 
 
 PLAYED = {
@@ -193,9 +189,9 @@ def test_success_is_found_again_on_the_same_phones_wherever_they_are_reached(
     later = {"devices": {"addresses": ["127.0.0.1:27000"], "directory": "there"}, "phones": {"base_port": 27000}}
     folded = result_of(baseline)
     saved(first).save_success(folded.folded, SUCCESS)
-    assert saved(later).find(baseline, tmp_path / ADAPTER) == replace(folded, evaluated=SUCCESS)
+    assert saved(later).find(baseline) == replace(folded, evaluated=SUCCESS)
     for name, changes in PLAYED.items():
-        assert saved(changes).find(baseline, tmp_path / ADAPTER) == folded, f"{name}: played again, not folded again"
+        assert saved(changes).find(baseline) == folded, f"{name}: played again, not folded again"
 
 
 def test_success_that_counts_episodes_without_an_outcome_is_not_kept_and_the_fold_is(
@@ -203,9 +199,9 @@ def test_success_that_counts_episodes_without_an_outcome_is_not_kept_and_the_fol
 ) -> None:
     saved, folded = PersistedArms(tmp_path, log, ["a task"]), result_of(baseline)
     saved.save_success(folded.folded, replace(SUCCESS, tasks=8, others=1))
-    assert saved.find(baseline, tmp_path / ADAPTER) == folded
+    assert saved.find(baseline) == folded
     saved.save_success(folded.folded, SUCCESS)
-    assert saved.find(baseline, tmp_path / ADAPTER) == replace(folded, evaluated=SUCCESS)
+    assert saved.find(baseline) == replace(folded, evaluated=SUCCESS)
 
 
 def test_success_is_of_what_was_asked_and_of_the_adapter_that_was_played(
@@ -214,11 +210,10 @@ def test_success_is_of_what_was_asked_and_of_the_adapter_that_was_played(
     folded = result_of(baseline)
     asked, unasked = PersistedArms(tmp_path, log, ["a task"]), PersistedArms(tmp_path, log, None)
     asked.save_success(folded.folded, SUCCESS)
-    assert unasked.find(baseline, tmp_path / ADAPTER) == folded
+    assert unasked.find(baseline) == folded
     other = replace(folded, folded=replace(folded.folded, adapter=b"other weights"))
     asked.save_fold(other)
-    (tmp_path / ADAPTER).write_bytes(b"other weights")
-    assert asked.find(baseline, tmp_path / ADAPTER) == other
+    assert asked.find(baseline) == other
 
 
 @pytest.mark.parametrize("cut_at", [0, 40, 64, 65, 70, -1])
@@ -227,7 +222,7 @@ def test_success_that_is_damaged_is_played_again(log: RunLog, baseline: Arm, tmp
     saved.save_success(folded.folded, SUCCESS)
     file = saved.success_file(folded.folded)
     file.write_bytes(file.read_bytes()[:cut_at])
-    assert saved.find(baseline, tmp_path / ADAPTER) == folded
+    assert saved.find(baseline) == folded
 
 
 def test_clearing_leaves_all_that_is_kept_of_an_arm_and_nothing_of_another(
@@ -244,6 +239,29 @@ def test_clearing_leaves_all_that_is_kept_of_an_arm_and_nothing_of_another(
     clear(tmp_path, saved[0].files(baseline))
     left = {saved[0].file(baseline), *(each.success_file(result_of(baseline).folded) for each in saved)}
     assert {*tmp_path.glob("arms/*")} == left
+    assert {*tmp_path.glob("adapters/*")} == {tmp_path / saved[0].adapter(baseline)}
+
+
+def test_an_arm_is_found_wherever_another_plan_has_it(settings: Config, log: RunLog, tmp_path: Path) -> None:
+    before = plan(settings, sets=["algorithm.replay.w1=0", "algorithm.gamma=0.5"]).arms
+    after = plan(settings, sets=["algorithm.lr=0.5", "algorithm.gamma=0.5"], arms=["algorithm.replay.w1=0"]).arms
+    saved = PersistedArms(tmp_path, log, None)
+    clear(tmp_path, set())
+    for arm in before:
+        saved.save_fold(result_of(arm))
+    found = {arm.name: saved.find(arm) for arm in after}
+    assert [name for name, result in found.items() if result is None] == ["algorithm.lr=0.5"]
+    kept = {path for arm in after if found[arm.name] for path in saved.files(arm)}
+    clear(tmp_path, kept)
+    assert {*tmp_path.glob("arms/*"), *tmp_path.glob("adapters/*")} == kept
+    assert [saved.find(arm) for arm in before] == [result_of(arm) for arm in before]
+
+
+def test_the_adapters_of_a_folder_that_names_them_by_number_are_cleared(baseline: Arm, tmp_path: Path) -> None:
+    older = tmp_path / "adapters" / "000-baseline.safetensors"
+    older.write_bytes(WEIGHTS)
+    clear(tmp_path, set())
+    assert [*tmp_path.glob("adapters/*"), *tmp_path.glob("arms/*")] == []
 
 
 @pytest.mark.parametrize("name", ["report.json", "adapters/mine.safetensors"])
@@ -261,9 +279,9 @@ def test_other_code_or_another_run_is_another_arm(
     settings: Config, log: RunLog, baseline: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renamed = replace(baseline, config=settings.model_copy(update={"run": "another"}))
-    assert PersistedArms(tmp_path, log, None).find(renamed, tmp_path / ADAPTER) is None
+    assert PersistedArms(tmp_path, log, None).find(renamed) is None
     monkeypatch.setattr(persisted, "code_digest", lambda: hashlib.sha256(b"newer").hexdigest())
-    assert PersistedArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
+    assert PersistedArms(tmp_path, log, None).find(baseline) is None
 
 
 @pytest.mark.parametrize("cut_at", [0, 1, 40, 64, 65, 66, 200, -1])
@@ -272,14 +290,15 @@ def test_a_damaged_file_is_folded_anew(log: RunLog, baseline: Arm, tmp_path: Pat
     whole = saved.file(baseline).read_bytes()
     for damaged in (whole[:cut_at], whole[:cut_at] + b"\0" + whole[cut_at:]):
         saved.file(baseline).write_bytes(damaged)
-        assert saved.find(baseline, tmp_path / ADAPTER) is None
+        assert saved.find(baseline) is None
     saved.file(baseline).write_bytes(whole)
-    assert saved.find(baseline, tmp_path / ADAPTER) is not None
+    assert saved.find(baseline) is not None
 
 
 def test_an_adapter_that_is_missing_or_another_is_folded_anew(log: RunLog, baseline: Arm, tmp_path: Path) -> None:
     saved = PersistedArms(tmp_path, log, None)
-    (tmp_path / ADAPTER).write_bytes(WEIGHTS[:-1])
-    assert saved.find(baseline, tmp_path / ADAPTER) is None
-    (tmp_path / ADAPTER).unlink()
-    assert saved.find(baseline, tmp_path / ADAPTER) is None
+    adapter = tmp_path / saved.adapter(baseline)
+    adapter.write_bytes(WEIGHTS[:-1])
+    assert saved.find(baseline) is None
+    adapter.unlink()
+    assert saved.find(baseline) is None

@@ -37,7 +37,7 @@ def ablation(
     """The baseline and an arm with a long name. estimates, outcomes: by the arm's name."""
     run = load(environ={}, sets=["run=demo-0"])
     arms = plan(run, arms=[LONG])
-    log = RunLog(UpdateRange(0, 3), None, [(Update(2, (Watermark("t", 0, 9),), "", 0), [])], [], {})
+    log = RunLog(UpdateRange(0, 3), None, [(Update(2, (Watermark("t", 0, 9),), "", 0), [])], [], {}, 6)
     made = Ablation(run, arms, log)
     for arm in arms.arms:
         found = {on: {"weighted": estimates[arm.name]}} if arm.name in estimates else {}

@@ -7,6 +7,7 @@ name and seed, so they draw the same random numbers and differ only in what was 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from distrl.runs.settings import learning_fingerprint
 
 BASELINE: Final = "baseline"
 TYPE: Final = "algorithm.type"
+CRITICS_ALONE: Final = "algorithm.critic_warmup_updates"
 
 SWEEPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "dper-weights": {
@@ -76,6 +78,13 @@ class Arm:
         0."""
         return sorted(path for path, effect in self.effects.items() if effect.when in (When.START, When.WARMUP))
 
+    def used_up(self, run: Config, first: int) -> list[str]:
+        """The paths it changes that count in no update from `first` > 0 on: a range from there cannot ablate them."""
+        if self.early or CRITICS_ALONE not in self.paths:
+            return self.early
+        alone = max(each.algorithm.model_dump()["critic_warmup_updates"] for each in (run, self.config))
+        return [CRITICS_ALONE] if first >= run.warmup.updates + alone else []
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -122,6 +131,7 @@ def plan(
 def changed(config: Config, sets: Sets) -> Config:
     """`config` with `sets`. Raises ConfigError for an impossible value, naming what is allowed."""
     base = {name: getattr(config, name).model_dump(mode="json") for name in settings.LEARNING}
+    base["learner"]["rebuild_window"] = sys.maxsize  # it bounds a learner's restart, and no arm has one
     types = dict(sets)
     if types.get(TYPE, config.algorithm.type) != config.algorithm.type:
         del base["algorithm"]  # another type has settings of its own

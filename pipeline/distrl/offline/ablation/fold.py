@@ -26,7 +26,7 @@ from distrl.offline.ablation.arms import Arm
 from distrl.offline.ablation.log import Branch, RunLog, cut
 from distrl.offline.estimates import Array, Episodes, Estimate
 from distrl.policy.features import Features, Images
-from distrl.policy.protocol import trajectory_steps
+from distrl.policy.protocol import ImageFeatures, Policy, trajectory_steps
 from distrl.seeds import seed_of
 from distrl.store.checkpoints import Tensors, latest_checkpoint
 from distrl.store.objects import ObjectStore
@@ -109,24 +109,42 @@ class Shared:
 
     features: Features | None = None
     """Image tokens of screenshots: the tower is frozen, so they are the same for all arms."""
+    policy: Policy | None = None
+    """Of the arm that is folded now, which looks at new screenshots. None between two arms: a policy that stayed would
+    be a whole base model in memory beside that of the next arm, and of the policy that plays."""
     after_warmup: Branch | None = None
     """The state after the warm-up of the first arm that changes nothing which the warm-up reads."""
     warmup_updates: Sequence[tuple[int, Mapping[str, float]]] = ()
     """(u, metrics) of that warm-up."""
 
+    def lend(self, state: LearnerState) -> None:
+        """Let `state` use the features, and look at new screenshots for them until `policy` is None again."""
+        if self.features is None:
+            threads = state.context.config.learner.torch_threads
+            self.features = Features(self._look, threads, state.features.store)
+        self.policy, state.features = state.policy, self.features
+
+    def _look(self, png: bytes) -> ImageFeatures:
+        assert self.policy is not None
+        return self.policy.image_features(png)
+
 
 def fold_arm(arm: Arm, log: RunLog, shared: Shared, images: Images, on_update: OnUpdate) -> tuple[Folded, LearnerState]:
-    """Fold the range under the arm's settings and estimate what its policy is worth. Reads `images`, writes nothing."""
+    """Fold the range under the arm's settings and estimate what its policy is worth. Reads `images`, writes nothing.
+
+    The state returned loads no further screenshots.
+    """
     began = time.perf_counter()
     windows = cut(log, arm.config) if arm.other_windows else log.windows
     state, rows = begin(arm, log, shared)
-    shared.features = state.features
+    shared.lend(state)
     for update, window in windows[len(rows) :]:
         if state.u == arm.config.warmup.updates and shared.after_warmup is None and arm.shares_warmup:
             shared.after_warmup, shared.warmup_updates = Branch.of(state), tuple(rows)
         rows.append((update.u, dict(fold(state, window, update, images, arm.config))))
         on_update(state)
     found = {} if not finite(state) else estimated(state, log, images, arm.config)
+    shared.policy = None
     folded = Folded(
         arm,
         rows,
@@ -144,12 +162,10 @@ def fold_arm(arm: Arm, log: RunLog, shared: Shared, images: Images, on_update: O
 def begin(arm: Arm, log: RunLog, shared: Shared) -> tuple[LearnerState, list[tuple[int, Mapping[str, float]]]]:
     """The state that an arm starts with, and (u, metrics) of the updates that it contains."""
     if log.begin is not None:
-        return log.begin.restore(arm.config, shared.features), []
+        return log.begin.restore(arm.config), []
     if shared.after_warmup is not None and arm.shares_warmup:
-        return shared.after_warmup.restore(arm.config, shared.features), list(shared.warmup_updates)
-    state = LearnerState(arm.config)
-    state.features = shared.features or state.features
-    return state, []
+        return shared.after_warmup.restore(arm.config), list(shared.warmup_updates)
+    return LearnerState(arm.config), []
 
 
 def finite(state: LearnerState) -> bool:

@@ -28,7 +28,6 @@ from distrl.learner.reading import TOPICS, pending_log_at
 from distrl.learner.recover import Recovered, recover, unfolded
 from distrl.learner.state import Arrays, LearnerState, needed
 from distrl.learner.verify import windows
-from distrl.policy.features import Features
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.store.objects import ObjectStore
@@ -64,11 +63,9 @@ class Branch:
     def of(cls, state: LearnerState) -> Branch:
         return cls(state.u, state.meta(), state.tensors(), state.held())
 
-    def restore(self, config: Config, features: Features | None) -> LearnerState:
-        """The state, on a base model of its own and under `config`. features: a cache to share."""
-        state = LearnerState.restore(config, self.meta, self.tensors, self.held)
-        state.features = features or state.features
-        return state
+    def restore(self, config: Config) -> LearnerState:
+        """The state, on a base model of its own and under `config`."""
+        return LearnerState.restore(config, self.meta, self.tensors, self.held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +81,8 @@ class RunLog:
     """The trajectories of the held-out updates, for estimates only."""
     versions: Mapping[int, str]
     """Update -> sha256 of the adapter that the run published after it."""
+    demonstrations: int
+    """warmup.demonstrations of the run."""
 
     @property
     def records(self) -> list[LoggedTrajectory]:
@@ -142,18 +141,25 @@ def read_log(config: Config, store: ObjectStore, first: int, to: int | None, hol
         windows=read[before : before + chosen.to - chosen.first],
         held_out=held_out,
         versions=_published(config, history),
+        demonstrations=config.warmup.demonstrations,
     )
 
 
 def cut(log: RunLog, config: Config) -> list[Window]:
     """The range's records, cut into updates as a learner under `config` would (`PendingLog.due`).
 
-    Records at the end that do not fill an update are left out. Raises ConfigError where not even one update is filled.
+    Under another warmup.demonstrations than the run's, that many are folded: the learner would take the others in its
+    second update, and learn from as many as the run did. Records at the end that do not fill an update are left out.
+    Raises ConfigError where not even one update is filled.
     """
     demonstrations, trajectories = (topic_name(config.run, name) for name in TOPICS)
     pending_log = PendingLog(demonstrations, trajectories, log.begins)
+    experts = [logged.position for logged in log.records if logged.position.topic == demonstrations]
+    most = config.warmup.demonstrations
+    beyond = set() if most == log.demonstrations else {*experts[most:]}
     for logged in log.records:
-        pending_log.push(logged)
+        if logged.position not in beyond:
+            pending_log.push(logged)
     found: list[Window] = []
     while (due := pending_log.due(log.range.first + len(found), config)) is not None:
         update = Update(log.range.first + len(found), due, learning_fingerprint(config), 0)

@@ -2,7 +2,8 @@
 
 An arm's fold is saved under the sha256 of everything that determines it: settings, the records of the range, the first
 state, the base model, this code, and the processor and packages that do the sums. A file of that name is therefore the
-fold, bit for bit; otherwise the arm is folded again. The adapter is written first, the file that names it last.
+fold, bit for bit; otherwise the arm is folded again. The adapter is written first, the file that names it last. Its
+name has a part of that sha256, and not the arm's number in the plan: another plan may have the same arms elsewhere.
 
 The success on phones is a file of its own, whose name adds what was played and where. So playing again, or playing
 something else, folds no arm again.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import cache
@@ -37,6 +39,7 @@ log = logging.getLogger(__name__)
 
 FORMAT: Final = 3
 FOLDER: Final = "arms"
+ADAPTERS: Final = "adapters"
 
 
 class PersistedArms:
@@ -47,7 +50,7 @@ class PersistedArms:
     """
 
     def __init__(self, folder: Path, run_log: RunLog, asked: object, *, checkpoint: bool = False) -> None:
-        self._folder = folder / FOLDER
+        self._root, self._folder = folder, folder / FOLDER
         self._asked = asked
         self._checkpoint = checkpoint
         self._versions = _versions(run_log)
@@ -71,17 +74,23 @@ class PersistedArms:
         }
         return self._folder / f"{_sha256(parts)}.json"
 
+    def adapter(self, arm: Arm) -> str:
+        """Path of the arm's adapter within the report's folder."""
+        name = re.sub(r"[^A-Za-z0-9._=-]+", "_", arm.name)[:80]
+        return f"{ADAPTERS}/{name}-{self.file(arm).stem[:12]}.safetensors"
+
     def success_file(self, folded: Folded) -> Path:
         """The file of a folded arm's success."""
         return self.file(folded.arm).with_suffix(f".{_sha256([folded.adapter_sha256, self._asked])}.json")
 
     def files(self, arm: Arm) -> list[Path]:
-        """All files of the arm: its fold, and its success in everything that was played."""
+        """All files of the arm: its fold, its adapter, and its success in everything that was played."""
         file = self.file(arm)
-        return [file, *self._folder.glob(f"{file.stem}.*.json")]
+        return [file, self._root / self.adapter(arm), *self._folder.glob(f"{file.stem}.*.json")]
 
     def save_fold(self, result: Result) -> None:
-        """Save an arm's fold; write its adapter first. Raises ConfigError where the folder cannot be written."""
+        """Save an arm's fold and its adapter. Raises ConfigError where the folder cannot be written."""
+        write(self._root / self.adapter(result.folded.arm), result.folded.adapter)
         _write(self.file(result.folded.arm), _to_json(result))
 
     def save_success(self, folded: Folded, evaluated: Evaluated) -> None:
@@ -98,9 +107,8 @@ class PersistedArms:
             return
         _write(self.success_file(folded), asdict(evaluated))
 
-    def find(self, arm: Arm, adapter: Path) -> Result | None:
-        """The persisted result of the arm, its weights from the file `adapter`; None where either is missing or
-        damaged.
+    def find(self, arm: Arm) -> Result | None:
+        """The persisted result of the arm; None where its fold or its adapter is missing or damaged.
 
         Also None for a baseline that was not compared with a checkpoint where the run has one now. (A comparison made
         stays valid once the learner deletes the checkpoint.) `evaluated` is None where the success is missing or
@@ -108,7 +116,7 @@ class PersistedArms:
         """
         file = self.file(arm)
         try:
-            content, weights = file.read_bytes(), adapter.read_bytes()
+            content, weights = file.read_bytes(), (self._root / self.adapter(arm)).read_bytes()
         except OSError:
             return None
         body = _read(content)

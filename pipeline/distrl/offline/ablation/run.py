@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import resource
 import threading
@@ -29,12 +30,13 @@ from distrl.evaluate.play import evaluation_tasks
 from distrl.evaluate.run import greedy
 from distrl.learner.state import LearnerState
 from distrl.offline.ablation import figure as ablate_figure
-from distrl.offline.ablation.arms import Arm, Plan
+from distrl.offline.ablation.arms import Plan
 from distrl.offline.ablation.fold import Folded, Identity, Shared, checkpoint_of, fold_arm
 from distrl.offline.ablation.log import RunLog, cut, read_log
-from distrl.offline.ablation.persisted import FOLDER, PersistedArms
+from distrl.offline.ablation.persisted import ADAPTERS, FOLDER, PersistedArms
 from distrl.offline.ablation.report import Ablation, Evaluated, Result, to_json, to_markdown
 from distrl.offline.files import unwritable, write
+from distrl.policy.recurrent_q.tokenizer import GridTokenizer
 from distrl.policy.registry import policy_of, tokenizer_of
 from distrl.rollout.episode import Episode
 from distrl.rollout.phones import Phones
@@ -44,12 +46,13 @@ from distrl.store.folders import SCREENSHOTS
 from distrl.store.objects import ObjectStore, open_store, reference
 from distrl.types import ObjectRef, Outcome, Split, Trajectory, Version
 
+LOG = logging.getLogger(__name__)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FILES: Final = ("report.json", "table.md", "curves.png")
-ADAPTERS: Final = "adapters"
 PLAYER: Final = "ablation"
 """`worker` of the trajectories of an evaluation, which are not stored."""
 
+LORA: Final = "policy.lora_"
 JUDGED: Final = (Outcome.SUCCESS, Outcome.FAILURE)
 
 OnProgress = Callable[[int, int, str], None]
@@ -98,27 +101,26 @@ def ablate(
     log = read_log(config, store, request.first, request.to, request.hold_out)
     ablation = Ablation(config, request.plan, log, measured={"reading": time.perf_counter() - began})
     ablation.unplayed = request.unplayed
-    _refuse_too_long(request.plan, log)
+    warn_of_too_long(request.plan, log)
     sweep = _Sweep(ablation, request.evaluation, store, on_progress)
     folder = request.out / (request.name or default_name(config, request, log))
-    arms = [(arm, adapter_path(number, arm)) for number, arm in enumerate(request.plan.arms)]
     ends_in_checkpoint = checkpoint_of(store, config.run, log.range.to) is not None
     persisted = PersistedArms(folder, log, played_on(config, request.evaluation), checkpoint=ends_in_checkpoint)
-    found = {arm.name: result for arm, file in arms if (result := persisted.find(arm, folder / file)) is not None}
-    clear(folder, {path for arm, file in arms if arm.name in found for path in (*persisted.files(arm), folder / file)})
+    arms = request.plan.arms
+    found = {arm.name: result for arm in arms if (result := persisted.find(arm)) is not None}
+    clear(folder, {path for arm in arms if arm.name in found for path in persisted.files(arm)})
     ablation.reused = len(found)
     ablation.reused_played = sum(result.evaluated is not None for result in found.values())
-    for number, (arm, file) in enumerate(arms):
+    for number, arm in enumerate(arms):
         result = found.get(arm.name)
         if result is None:
             result = sweep.fold(number)
-            write(folder / file, result.folded.adapter)
             persisted.save_fold(result)
         if result.evaluated is None and (evaluated := sweep.play(number, result.folded)) is not None:
             persisted.save_success(result.folded, evaluated)
             result = replace(result, evaluated=evaluated)
         ablation.measured["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        ablation.join(result, file)
+        ablation.join(result, persisted.adapter(arm))
         write(folder / "report.json", to_json(ablation).encode())
         write(folder / "table.md", to_markdown(ablation).encode())
     write(folder / "curves.png", ablate_figure.draw(ablation.arms))
@@ -238,21 +240,32 @@ def clear(folder: Path, keep: Collection[Path]) -> None:
 def _refuse(request: Request) -> None:
     if request.name is not None and not NAME.fullmatch(request.name):
         raise ConfigError("--name", f"{request.name!r} is no folder's name", "use letters, digits, '.', '_' and '-'")
+    run = request.plan.arms[0].config
     for arm in request.plan.arms if request.first else ():
-        if early := arm.early:
+        if used_up := arm.used_up(run, request.first):
             raise ConfigError(
                 f"--from {request.first}",
-                f"arm {arm.name} changes {', '.join(early)}, which the updates before the range have used already",
+                f"arm {arm.name} changes {', '.join(used_up)}, which the updates before the range have used already",
                 "--from 0, or leave that arm out",
             )
 
 
 def _refuse_untrainable(plan: Plan) -> None:
-    """Raises ConfigError where an arm's algorithm cannot train its policy, PolicyError where LoRA cannot go on the
-    layers that it names or the policy cannot be trained whole: later it would end all arms."""
+    """Raises ConfigError where an arm's algorithm cannot train its policy, or changes LoRA that its policy does not
+    have; PolicyError where LoRA cannot go on the layers that it names or the policy cannot be trained whole: later it
+    would end all arms."""
     tokenizers = {policy: tokenizer_of(policy) for policy in {arm.config.policy for arm in plan.arms}}
     for arm in plan.arms:
-        refuse_other_policy(arm.config, tokenizers[arm.config.policy])
+        tokenizer, policy = tokenizers[arm.config.policy], arm.config.policy
+        refuse_other_policy(arm.config, tokenizer)
+        lora = sorted(path for path in arm.paths if path.startswith(LORA))
+        if lora and (policy.trains == "all" or isinstance(tokenizer, GridTokenizer)):
+            kind = "policy.trains=all" if policy.trains == "all" else "a recurrent Q"
+            raise ConfigError(
+                f"arm {arm.name}",
+                f"changes {', '.join(lora)}, and {kind} is trained without LoRA",
+                "leave that arm out",
+            )
     trained = {(policy.trains, policy.lora_targets): policy for policy in tokenizers}
     run = plan.arms[0].config.policy
     del trained[run.trains, run.lora_targets]
@@ -278,15 +291,19 @@ def with_phones(config: Config, request: Request) -> Request:
     return replace(request, evaluation=None, unplayed=why)
 
 
-def _refuse_too_long(plan: Plan, log: RunLog) -> None:
-    """Raises ConfigError where an arm's buffer cannot hold the longest trajectory: later it would end all arms."""
-    longest = max((len(logged.trajectory.steps) for logged in log.records), default=0)
+def warn_of_too_long(plan: Plan, log: RunLog) -> None:
+    """Warns of an arm that leaves out trajectories which the run learned from, as its buffer is shorter."""
+    lengths = [len(logged.trajectory.steps) for logged in log.records]
+    most = plan.arms[0].config.algorithm.replay.capacity
     for arm in plan.arms:
-        if arm.config.algorithm.replay.capacity < longest:
-            raise ConfigError(
-                "algorithm.replay.capacity",
-                f"a trajectory of {longest} steps does not fit into the buffer of arm {arm.name}",
-                f"give the arm at least {longest}",
+        capacity = arm.config.algorithm.replay.capacity
+        if lost := sum(capacity < length <= most for length in lengths):
+            LOG.warning(
+                "arm %s leaves out %d of %d records: longer than its buffer's %d transitions",
+                arm.name,
+                lost,
+                len(lengths),
+                capacity,
             )
 
 
@@ -308,8 +325,3 @@ def _evaluated(folded: Folded, wanted: ArmEvaluation) -> Evaluated:
     )
     known = {each.task_id: each.outcome is Outcome.SUCCESS for each in played if each.outcome in JUDGED}
     return Evaluated(wanted.split.value, wanted.tasks, known, len(played) - len(known))
-
-
-def adapter_path(number: int, arm: Arm) -> str:
-    """Path of the adapter of arm `number` within the folder."""
-    return f"{ADAPTERS}/{number:03d}-{re.sub(r'[^A-Za-z0-9._=-]+', '_', arm.name)[:80]}.safetensors"

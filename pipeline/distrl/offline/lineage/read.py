@@ -16,13 +16,14 @@ from distrl.images import ImageError, opened
 from distrl.learner.fold import is_usable
 from distrl.learner.pending import PendingLog
 from distrl.learner.reading import TOPICS
+from distrl.learner.skipped import SkippedRecords
 from distrl.learner.verify import windows
 from distrl.offline.lineage.trace import Attempt, Trace, VersionLineage, of_trajectory, of_version, trace
 from distrl.policy.protocol import Tokenizer
 from distrl.policy.registry import tokenizer_of
 from distrl.runs.recorded import refuse_other_settings
 from distrl.store.objects import ObjectStore, open_store
-from distrl.types import LoggedTrajectory, ObjectRef, Outcome, Trajectory, Version
+from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Outcome, Trajectory, Version
 
 Images = Callable[[Trajectory], bool]
 
@@ -57,15 +58,15 @@ def behind_version(config: Config, number: int, check_screens: bool = False) -> 
 def behind_trajectory(config: Config, task_id: str, check_screens: bool = False) -> list[Attempt]:
     """What became of each record of `task_id`, demonstrations first. Raises what `follow` raises, and ConfigError where
     there is no record."""
-    records = records_of(config, task_id)
+    run = read_run(config)
+    records, skipped = records_of(config, task_id, run.history)
     if not records:
         raise ConfigError(
             f"task id {task_id!r}",
             f"no trajectory or demonstration of run {config.run} has it",
             "`distrl replay` lists the ids; or name another run with --run",
         )
-    run = read_run(config)
-    return of_trajectory(records, run.versions, follow(config, run.history, None, check_screens))
+    return of_trajectory(records, run.versions, follow(config, run.history, None, check_screens), skipped)
 
 
 def read_run(config: Config) -> RunHistory:
@@ -73,9 +74,12 @@ def read_run(config: Config) -> RunHistory:
     return RunHistory(in_force(published(config), history), history)
 
 
-def records_of(config: Config, task_id: str) -> list[LoggedTrajectory]:
-    """Every decodable record of a task id, demonstrations first."""
-    found = []
+def records_of(config: Config, task_id: str, history: History) -> tuple[list[LoggedTrajectory], set[LogPosition]]:
+    """Every decodable record of a task id, demonstrations first, and the places of those that the journal leaves
+    out."""
+    journalled = SkippedRecords(history.updates, history.skipped)
+    found: list[LoggedTrajectory] = []
+    skipped: set[LogPosition] = set()
     for name in TOPICS:
         with LogReader(config, name) as reader:
             for batch in reader.to_end():
@@ -86,7 +90,9 @@ def records_of(config: Config, task_id: str) -> list[LoggedTrajectory]:
                         continue
                     if logged.trajectory.task_id == task_id:
                         found.append(logged)
-    return found
+                        if journalled.skips(raw.position) or journalled.leaves_out(raw.position, raw.value):
+                            skipped.add(raw.position)
+    return found, skipped
 
 
 def follow(config: Config, history: History, to: int | None = None, check_screens: bool = False) -> Trace:

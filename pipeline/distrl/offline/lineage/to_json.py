@@ -32,7 +32,8 @@ def attempt_json(found: Attempt) -> dict[str, Any]:
             for i, step in enumerate(logged.trajectory.steps)
         ],
         "folded": found.folded,
-        "duplicate": found.folded and found.learned is None,
+        "skipped": found.skipped,
+        "duplicate": found.is_duplicate,
         "learned": None if found.learned is None else _learned(found.learned),
         "learned_by_versions": list(found.learned_by),
         "in_weights_of_versions": list(found.in_weights_of),

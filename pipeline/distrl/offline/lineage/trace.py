@@ -13,7 +13,7 @@ The memories of warm-up and algorithm, without their networks, tell what is resi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -132,13 +132,20 @@ class Attempt:
 
     logged: LoggedTrajectory
     folded: bool
+    skipped: bool
+    """Whether the journal names it as one that is never folded."""
     learned: Learned | None
-    """None where it is a later record of its id, or not folded yet."""
+    """None where it is skipped, a later record of its id, or not folded yet."""
     learned_by: Sequence[int]
     """Numbers of the versions made by an update that learned from it, or could."""
     in_weights_of: Sequence[int]
     """Numbers of all versions whose weights come from such an update. (While the critics learn alone, a version has the
     weights of the one before.)"""
+
+    @property
+    def is_duplicate(self) -> bool:
+        """Whether an earlier record of its id counts."""
+        return self.folded and self.learned is None and not self.skipped
 
 
 def trace(
@@ -208,8 +215,13 @@ def of_version(number: int, versions: Sequence[Version], followed: Trace) -> Ver
     )
 
 
-def of_trajectory(records: Sequence[LoggedTrajectory], versions: Sequence[Version], followed: Trace) -> list[Attempt]:
-    """What became of the records of one task id, in the order given."""
+def of_trajectory(
+    records: Sequence[LoggedTrajectory],
+    versions: Sequence[Version],
+    followed: Trace,
+    skipped: Container[LogPosition] = (),
+) -> list[Attempt]:
+    """What became of the records of one task id, in the order given. skipped: those that the journal leaves out."""
     at = {each.position: each for each in followed.trajectories}
     ends = {(mark.topic, mark.partition): mark.offset for mark in _last(followed)}
     found = []
@@ -220,7 +232,7 @@ def of_trajectory(records: Sequence[LoggedTrajectory], versions: Sequence[Versio
         by = [v.version for v in versions if interval is not None and interval[0] <= v.update <= interval[1]]
         weights = [v.version for v in versions if learned is not None and learned.in_weights(v.update)]
         folded = place.offset < ends.get((place.topic, place.partition), 0)
-        found.append(Attempt(logged, folded, learned, by, weights))
+        found.append(Attempt(logged, folded, place in skipped, learned, by, weights))
     return found
 
 

@@ -104,6 +104,13 @@ def test_a_process_whose_work_is_seen_is_not_silent_though_its_heartbeats_wait()
     assert view.status(late + HEARTBEAT_STALE_MS).silent == {"learner", "w", "gone"}
 
 
+def test_what_is_shown_is_what_came_last_though_the_clock_of_its_machine_was_set_back() -> None:
+    view = RunView()
+    for appended_at, at, episodes in ((1_000, 10**6, 1.0), (2_000, 0, 2.0)):
+        view.feed(Heartbeat("w", "worker", at, None, None, {"episodes": episodes}), appended_at)
+    assert [beat.metrics["episodes"] for beat in view.status(2_000).processes] == [2.0]
+
+
 @pytest.mark.parametrize("looks_on_ms", [0, -60_000])
 @pytest.mark.parametrize("its_clock_ms", [-60_000, 0, 60_000])
 def test_no_clock_but_the_brokers_says_who_is_silent(its_clock_ms: int, looks_on_ms: int) -> None:
@@ -118,8 +125,8 @@ def test_no_clock_but_the_brokers_says_who_is_silent(its_clock_ms: int, looks_on
 def test_a_silent_process_is_shown_and_its_name_is_not_markup() -> None:
     view = RunView()
     beat = Heartbeat("worker-[red]0", "worker", 1_000, 4, "d" * 64, {"episodes": 3.0})
-    view.feed(beat, beat.at)
-    view.feed(replace(beat, at=500, metrics={"episodes": 1.0}), beat.at)
+    view.feed(beat, 1_000)
+    view.feed(replace(beat, metrics={"episodes": 1.0}), 500)
     status = view.status(1_000 + HEARTBEAT_STALE_MS + 1)
     assert status.silent == {"worker-[red]0"}
     console = Console(width=160, record=True, file=None, force_terminal=False)
@@ -191,4 +198,8 @@ def test_a_saved_view_that_cannot_be_shown_is_refused() -> None:
     view = RunView()
     view._scores[0, "", Split.TRAIN] = Score()
     with pytest.raises(WireError, match="a score of nothing"):
+        unpack(pack(view), RunView, 9)
+    view = RunView()
+    view._beats["w"] = 1_000, Heartbeat("w", "worker", 1_000, None, None)
+    with pytest.raises(WireError, match="never heard of"):
         unpack(pack(view), RunView, 9)

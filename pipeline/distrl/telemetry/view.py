@@ -92,10 +92,11 @@ class RunView:
     _earlier: int = 0
     """The highest number among the versions before those."""
     _newest: Version | None = None
-    _beats: dict[str, Heartbeat] = field(default_factory=dict)
+    _beats: dict[str, tuple[int, Heartbeat]] = field(default_factory=dict)
+    """The newest of each process by its name, and when the broker took it, by its clock."""
     _heard: dict[str, int] = field(default_factory=dict)
     """When a process last showed a sign of life, by its name and the broker's clock: those of machines differ. Episodes
-    are a worker's, versions the LEARNER's."""
+    are a worker's and versions the LEARNER's: heartbeats may wait for a broker that the work does not need."""
     _now: int = 0
     """The latest time of a record by the broker's clock: no later than now."""
     _scores: dict[tuple[int, str, Split], Score] = field(default_factory=dict)
@@ -108,6 +109,8 @@ class RunView:
         """Refuses a saved state that cannot be shown. Raises ValueError."""
         if not all(score.seen for score in self._scores.values()):
             raise ValueError("there is a score of nothing")
+        if not self._beats.keys() <= self._heard.keys():
+            raise ValueError("a process was never heard of")
 
     def feed(self, record: Record, appended_at: int = 0) -> None:
         """appended_at: by the broker's clock, ms since the epoch."""
@@ -123,8 +126,8 @@ class RunView:
             case Heartbeat():
                 self._hear(record.process, appended_at)
                 known = self._beats.get(record.process)
-                if known is None or record.at >= known.at:
-                    self._beats[record.process] = record
+                if known is None or appended_at >= known[0]:  # a process's own clock may be set back
+                    self._beats[record.process] = appended_at, record
             case Evaluation():
                 self._evaluation(record)
 
@@ -145,7 +148,7 @@ class RunView:
     def status(self, now_ms: int) -> RunStatus:
         """now_ms: by the clock of who looks on; where that is behind the broker's, the newest record's time counts."""
         lags, now_ms = self._lags(), max(now_ms, self._now)
-        shown = (beat for name, beat in self._beats.items() if self._heard.get(name, 0) >= now_ms - FORGOTTEN_MS)
+        shown = (beat for name, (_, beat) in self._beats.items() if self._heard[name] >= now_ms - FORGOTTEN_MS)
         beats = tuple(sorted(shown, key=lambda beat: (beat.role, beat.process)))
         return RunStatus(
             trajectories=len(self._seen),
@@ -156,7 +159,7 @@ class RunView:
             lag_mean=sum(lags) / len(lags) if lags else 0.0,
             lag_max=max(lags, default=0),
             processes=beats,
-            silent=frozenset(beat.process for beat in beats if self._alive_at(beat) < now_ms - HEARTBEAT_STALE_MS),
+            silent=frozenset(beat.process for beat in beats if self._heard[beat.process] < now_ms - HEARTBEAT_STALE_MS),
             evaluations=tuple(
                 (version, split, len(score.seen), score.won / len(score.seen))
                 for (version, _, split), score in sorted(self._scores.items(), key=lambda item: item[0])
@@ -166,11 +169,6 @@ class RunView:
 
     def _hear(self, process: str, at: int) -> None:
         self._heard[process] = max(at, self._heard.get(process, 0))
-
-    def _alive_at(self, beat: Heartbeat) -> int:
-        """The last sign of life of a process: its heartbeats may wait for a broker that its work does not need."""
-        published = self._heard.get(LEARNER, 0) if beat.role == "learner" else 0
-        return max(self._heard.get(beat.process, 0), published)
 
     def _version(self, version: Version) -> None:
         insort(self._published, (version.published_at, version.version))

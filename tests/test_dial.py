@@ -122,6 +122,21 @@ def test_a_resolver_that_hangs_holds_one_thread_for_a_name(resolve: Resolver) ->
     assert len(set(threading.enumerate()) - before) == 1
 
 
+def test_a_thread_that_cannot_be_started_costs_one_call(resolve: Resolver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a limit of threads or processes, which is reached for a moment."""
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    resolve("many.test", ["127.0.0.1"])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with monkeypatch.context() as limited:
+            limited.setattr(threading.Thread, "start", refused)
+            with pytest.raises(OSError, match=r"no thread to resolve many\.test: can't start new thread"):
+                dial("many.test", server.getsockname()[1], DEADLINE_S)
+        dial("many.test", server.getsockname()[1], DEADLINE_S).close()
+
+
 def test_an_address_that_is_dead_or_refuses_leaves_time_for_one_that_answers(resolve: Resolver, dead_port: int) -> None:
     with socket.create_server(("127.0.0.1", dead_port)):
         resolve("some.test", [DEAD[0], "127.0.1.1", "127.0.0.1"])

@@ -62,8 +62,12 @@ def _resolved(host: str, port: int, timeout_s: float) -> _Addresses:
     with _lock:
         answer = _resolving.get((host, port))
         if answer is None:
-            answer = _resolving[host, port] = Future()
-            threading.Thread(target=_resolve, args=(host, port, answer), name="resolver", daemon=True).start()
+            answer = Future()
+            try:
+                threading.Thread(target=_resolve, args=(host, port, answer), name="resolver", daemon=True).start()
+            except RuntimeError as error:  # a limit of threads or processes, which may be reached for a moment
+                raise OSError(f"no thread to resolve {host}: {error}") from None
+            _resolving[host, port] = answer
     try:
         return answer.result(max(LEAST_TIMEOUT_S, timeout_s))
     except TimeoutError:

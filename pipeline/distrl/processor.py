@@ -14,6 +14,7 @@ import PIL
 import torch
 
 CPUINFO: Final = Path("/proc/cpuinfo")
+ARM: Final = ("CPU implementer", "CPU part", "CPU variant")
 
 
 def processor_and_packages() -> tuple[str, ...]:
@@ -26,9 +27,13 @@ def processor_and_packages() -> tuple[str, ...]:
 
 
 def _model() -> str:
-    """Of the processor, as Linux names it; empty elsewhere."""
+    """Of the processor, as Linux names it; empty elsewhere. On ARM it has no name but three numbers."""
     try:
         lines = CPUINFO.read_text(errors="replace").splitlines()
     except OSError:
         return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    found: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        found.setdefault(name.strip(), value.strip())
+    return found.get("model name") or " ".join(filter(None, (found.get(name) for name in ARM)))

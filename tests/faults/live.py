@@ -74,7 +74,7 @@ PATIENCE_S = 300.0
 POLL_S = 0.05
 STOP_S = 30.0
 SCREENS = 40
-LEFT_TO_THE_NEXT = ("stopping without a checkpoint", "starting again")
+LEFT_TO_THE_NEXT = "stopping without a checkpoint"
 """What a learner says that ends with less than it had journalled."""
 UNHURRIED = "devices.settle_unchanged_s=0.3"
 """An episode takes a second or two. Tasks that a worker has fetched ahead then last for as long as librdkafka may
@@ -478,14 +478,14 @@ class LiveRun:
 
         self.until(f"{updates or 'all'} updates", done, timeout_s, poll_s)
 
-    def end_learning(self) -> Learned:
+    def end_learning(self, after_a_fault: bool = False) -> Learned:
         """Stop the learner in order; what it came to, which a fold of the log from its start must come to as well.
 
-        A store or broker that failed in the very moment of the stop leaves updates to the next start, and the learner
-        says so: it is started once more then.
+        after_a_fault: a server has just come back; one that fails in the very moment of the stop leaves updates to the
+        next start, and the learner says so: it is started once more then.
         """
         self.stop("learner")
-        if any(why in self.roles["learner"].said() for why in LEFT_TO_THE_NEXT):
+        if after_a_fault and LEFT_TO_THE_NEXT in self.roles["learner"].said():
             self.learner()
             self.until_learned()
             self.stop("learner")

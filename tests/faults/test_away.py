@@ -112,7 +112,7 @@ def hangs_until(run: LiveRun, attempts: int, updates: int) -> None:
         run.servers.signal("kafka", signal.SIGCONT)
     run.until_learned(updates)
     assert learner.code is None
-    run.end_learning()
+    run.end_learning(after_a_fault=True)
 
 
 def test_a_learner_waits_out_a_broker_that_hangs_for_longer_than_a_transaction(run: LiveRun) -> None:
@@ -177,7 +177,7 @@ def test_a_learner_that_waits_for_a_dead_broker_can_be_stopped_and_one_that_is_n
     run.servers.start("kafka")
     run.until_learned(400)
     assert learner.code is None
-    run.end_learning()
+    run.end_learning(after_a_fault=True)
 
 
 def test_a_version_that_nobody_can_read_stops_no_learner(run: LiveRun) -> None:

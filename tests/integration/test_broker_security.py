@@ -39,6 +39,7 @@ from distrl.learner.skip import skip
 from distrl.rights.grant import grant
 from distrl.rights.roles import ROLES
 from distrl.stack.ports import HOST
+from distrl.store.objects import open_store
 from distrl.types import Heartbeat
 from groups import member
 from secured import PASSWORD, Secured, as_user
@@ -200,11 +201,13 @@ def test_a_record_is_skipped_with_the_declared_rights_of_the_learner_and_of_no_o
         with pytest.raises(BrokerError, match="user 'stranger' may not open the journal"):
             skip(config, "trajectories/0/0", "its screenshot is lost")
         return
+    open_store(owner.store).put_named(f"runs/{owner.run}/newest-version.json", b'{"version": 7}')
     assert skip(config, "trajectories/0/0", "its screenshot is lost").u == 0
     deadline = time.monotonic() + 60
     while not (lines := journal_lines(config)):
         assert time.monotonic() < deadline, "a committed line is visible some milliseconds later"
     assert [each.reason for line in lines for each in line.skipped] == ["its screenshot is lost"]
+    assert [line.version for line in lines] == [7], "a version that is reserved may appear later, and is void too"
 
 
 # Client certificates and tokens, through kafka.client

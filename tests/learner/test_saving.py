@@ -31,13 +31,15 @@ class Store(DirectoryStore):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self.free, self.away, self.done = threading.Event(), False, list[str]()
+        self.refusals, self.deletes = 0, True
         self.free.set()
         self.begun = threading.Semaphore(0)
 
     def put(self, kind: str, data: bytes, suffix: str, day: str | None = None) -> ObjectRef:
         self.begun.release()
         assert self.free.wait(PATIENCE_S)
-        if self.away:
+        self.refusals -= 1
+        if self.away or self.refusals >= 0:
             raise StoreError("store.url", "is away", "wait")
         self.done.append("tensors")
         return super().put(kind, data, suffix, day)
@@ -47,6 +49,8 @@ class Store(DirectoryStore):
         super().put_named(key, data)
 
     def delete(self, key: str) -> None:
+        if not self.deletes:
+            raise StoreError("store.access_key", "AccessDenied", "allow it to delete")
         self.done.append("deleted")
         super().delete(key)
 
@@ -118,6 +122,36 @@ def test_an_upload_that_fails_is_known_and_repeated_by_who_settles(
     assert checkpoints(store, settings.run) == [0]
     saver.settle(nothing)
     assert store.done == ["tensors", "manifest"], "there is nothing left to upload"
+
+
+def test_at_a_stop_a_store_that_fails_for_a_moment_is_asked_again(
+    settings: Config, store: Store, saver: CheckpointSaver
+) -> None:
+    store.refusals = 2
+    begin(saver, snapshot(settings, LearnerState(settings), IdSet()))
+    saver.settle_within(60.0, nothing)
+    assert checkpoints(store, settings.run) == [0]
+    store.away = True
+    begin(saver, snapshot(settings, LearnerState(settings), IdSet()))
+    with pytest.raises(StoreError, match="is away"):
+        saver.settle_within(0.0, nothing)
+
+
+def test_a_store_that_refuses_to_delete_costs_room_and_no_checkpoint(
+    settings: Config, store: Store, saver: CheckpointSaver
+) -> None:
+    state, store.deletes = LearnerState(settings), False
+    for state.u in range(3):
+        begin(saver, snapshot(settings, state, IdSet()))
+        saver.settle(nothing)
+        saver.journalled()
+    assert (saver.saved, checkpoints(store, settings.run)) == (2, [2, 1, 0])
+    store.deletes = True
+    for state.u in (3, 4):  # the first of them lists what the second may delete
+        begin(saver, snapshot(settings, state, IdSet()))
+        saver.settle(nothing)
+        saver.journalled()
+    assert checkpoints(store, settings.run) == [4]
 
 
 def test_what_waits_is_called_until_it_is_there(settings: Config, store: Store, saver: CheckpointSaver) -> None:

@@ -54,6 +54,10 @@ LOG = logging.getLogger("distrl.learner")
 PAUSES = wait_chain(*map(wait_fixed, (0.5, 1.0, 2.0, 5.0)))
 """Between attempts while the store or the broker fails, in seconds; the last one repeats."""
 
+SAVE_AT_STOP_S = 10.0
+"""How long a store that fails is asked again for the last checkpoint, at a stop: a moment without it would leave
+updates to be computed once more."""
+
 READ_AHEAD = 5_000
 """Most pending records (some 50 MB) while a dead letter, the store or the broker is waited for; the learner then stops
 reading."""
@@ -290,9 +294,9 @@ class Loop:
         self._saver.abandon(self._progress)
         if self._saver.saved == self._state.u:
             return
+        self._checkpoint()
         try:
-            self._checkpoint()
-            self._saver.settle(self._progress)
+            self._saver.settle_within(SAVE_AT_STOP_S, self._progress)
         except StoreError as error:
             LOG.error(
                 "stopping without a checkpoint; the next start redoes %d updates: %s",

@@ -148,30 +148,35 @@ class Publisher:
             return int(found["version"])
         number = max(self._given, int(found["version"])) + 1
         made = {**wanted, "version": number}
-        self._store.put_named(self._reserved_key, json.dumps(made, sort_keys=True).encode())
+        self._store.put_named(_reserved_key(self._config.run), json.dumps(made, sort_keys=True).encode())
         self._reserved = made
         return number
 
     def _reservation(self) -> dict[str, Any]:
         if self._reserved is None:
-            data = self._store.get_named(self._reserved_key)
-            try:
-                found = json.loads(data or b"{}")
-                self._reserved = {"version": int(found.get("version", -1)), **found}
-            except (ValueError, TypeError, AttributeError):
-                LOG.warning("%s is damaged; the next version writes it again", self._reserved_key)
-                self._reserved = {"version": -1}
+            self._reserved = reservation(self._store, self._config.run)
         return self._reserved
-
-    @property
-    def _reserved_key(self) -> str:
-        return f"{RUNS.of(self._config.run)}/{RESERVED}"
 
     def _remember(self, version: Version) -> None:
         self._of_update.setdefault(version.update, version)
         self._given, self._published = max(self._given, version.version), max(self._published, version.version)
         if self.newest is None or version.version > self.newest.version:
             self.newest = version
+
+
+def reservation(store: ObjectStore, run: str) -> dict[str, Any]:
+    """What RESERVED says, its `version` -1 where nothing was reserved. Raises StoreError."""
+    key = _reserved_key(run)
+    try:
+        found = json.loads(store.get_named(key) or b"{}")
+        return {"version": int(found.get("version", -1)), **found}
+    except (ValueError, TypeError, AttributeError):
+        LOG.warning("%s is damaged; the next version writes it again", key)
+        return {"version": -1}
+
+
+def _reserved_key(run: str) -> str:
+    return f"{RUNS.of(run)}/{RESERVED}"
 
 
 def refuse_other_weights(known: Version, weights: bytes) -> None:

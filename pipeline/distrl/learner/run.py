@@ -30,6 +30,8 @@ LOG = logging.getLogger("distrl.learner")
 
 HEARTBEAT_S = 2.0
 
+LEFT = "stopping without a checkpoint; the next start recovers"
+
 RESTART_PAUSE_S = 1.0
 """Pause before beginning again after lost records: a broker that has just come back may not be settled."""
 
@@ -57,7 +59,9 @@ def run_learner(
         reporter = Reporter(HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, send), monitor or Monitor())
         reporter.report(None, {})
         while _run_once(config, store, journal_writer, producer, reporter, leader, stop, on_update, tracer):
-            stop.wait(RESTART_PAUSE_S)
+            if stop.wait(RESTART_PAUSE_S):
+                LOG.info(LEFT)
+                break
         leader.end()
 
 
@@ -72,7 +76,8 @@ def _run_once(
     on_update: OnUpdate | None,
     tracer: Tracer,
 ) -> bool:
-    """Recover, redo and work until `stop`. Returns True where the log is no longer what was read: recover then."""
+    """Recover, redo and work until `stop`. Returns True where the log is no longer what was read: recover then, unless
+    it is to stop."""
     reporter.monitor.waits_for("its recovery")
     history, log = journal_writer.history(), log_of(config)
     recovered = recover(config, store, history=history, log=log)
@@ -90,9 +95,9 @@ def _run_once(
             reporter.monitor.ready()
             learner.work()
         except CutError as error:
-            LOG.warning("the broker has lost records (%s); starting again with what is left", error.what)
-            return not stop.is_set()
+            LOG.warning("the broker has lost records (%s): what is left is read again", error.what)
+            return True
         except OtherLinesError as error:
-            LOG.warning("starting again: %s", error)
-            return not stop.is_set()
+            LOG.warning("what is journalled is read again: %s", error)
+            return True
     return False

@@ -16,6 +16,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
+
 from distrl.config import Config
 from distrl.errors import BrokerError, StoreError
 from distrl.learner.adapters import NamedVersions, prune_adapters
@@ -30,7 +32,7 @@ POLL_S: Final = 0.1
 """Between two looks at something else while an upload is waited for."""
 
 Upload = Callable[[], frozenset[str]]
-"""Returns `tensor_files` after it."""
+"""Returns `tensor_files` after it; none where what is old could not be deleted, so that the next one deletes none."""
 
 
 class CheckpointSaver:
@@ -84,6 +86,16 @@ class CheckpointSaver:
         self._upload, self.saved = None, self._begun
         self._refused.pop(self._begun, None)  # its update was redone, and this one has taken its place
 
+    def settle_within(self, longest_s: float, meanwhile: Callable[[], object]) -> None:
+        """As `settle`; a store that fails is asked again for `longest_s`, the last attempt not counted."""
+        again = Retrying(
+            retry=retry_if_exception_type(StoreError),
+            wait=wait_exponential(0.5, max=5.0),
+            stop=stop_after_delay(longest_s),
+            reraise=True,
+        )
+        again(self.settle, meanwhile)
+
     def abandon(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Wait for what is under way, whatever comes of it."""
         if self._future is not None:
@@ -114,10 +126,11 @@ class CheckpointSaver:
         """On the thread. prunable: None where nothing is pruned."""
         run, learner = self._config.run, self._config.learner
         save_checkpoint(self._store, run, *made)
-        if prunable is not None:
-            prune(self._store, run, learner.keep_checkpoints, prunable)
-            try:
+        try:  # it is there: a store that refuses to delete or to list costs room, and no update
+            if prunable is not None:
+                prune(self._store, run, learner.keep_checkpoints, prunable)
                 prune_adapters(self._config, self._store, versions, NamedVersions.of(made.meta["named"]), read)
-            except (StoreError, BrokerError) as error:
-                LOG.warning("adapters are pruned after the next checkpoint: %s", error)
-        return tensor_files(self._store, run)
+            return tensor_files(self._store, run)
+        except (StoreError, BrokerError) as error:
+            LOG.warning("what is no longer needed is deleted after the next checkpoint: %s", error)
+            return frozenset()

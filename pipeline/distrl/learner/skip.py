@@ -22,6 +22,7 @@ from distrl.config import Config
 from distrl.errors import ConfigError
 from distrl.learner.choose_checkpoint import Saved, marks, refusal
 from distrl.learner.journal_writer import JournalWriter
+from distrl.learner.publish import reservation
 from distrl.learner.reading import TOPICS
 from distrl.learner.recover import log_of, manifests, refuse_other_journal
 from distrl.learner.state import needed
@@ -65,7 +66,7 @@ def skip(config: Config, place: str, reason: str) -> SkippedFrom:
     """Journal that the record at `place` (TOPIC/PARTITION/OFFSET, like trajectories/0/17) is never folded.
 
     Raises ConfigError where there is no such record, it is skipped already, `reason` is empty, or the updates before
-    the record could not be restored; and what opening and writing the journal raise.
+    the record could not be restored; StoreError; and what opening and writing the journal raise.
     """
     if not reason.strip():
         raise ConfigError("--reason", "is empty", "say why, for those who read the journal later")
@@ -86,7 +87,9 @@ def skip(config: Config, place: str, reason: str) -> SkippedFrom:
             len(history.updates),
         )
         _refuse_without_a_beginning(config, place, history, u)
-        highest = max((version.version for version in lineage(config)), default=-1)
+        # The reserved number too: a version whose transaction has lost its end appears with the next one.
+        published = max((version.version for version in lineage(config)), default=-1)
+        reserved = int(reservation(open_store(config.store), config.run)["version"])
         journal_writer.append(
             Update(
                 u,
@@ -94,7 +97,7 @@ def skip(config: Config, place: str, reason: str) -> SkippedFrom:
                 learning_fingerprint(config),
                 SYSTEM_CLOCK.now_ms(),
                 log_id=history.log_id,
-                version=max(highest, history.version),
+                version=max(published, reserved, history.version),
                 void=f"{place} is left out: {record.reason}",
                 skipped=(record,),
             )

@@ -302,3 +302,15 @@ def test_an_adapter_that_is_missing_or_another_is_folded_anew(log: RunLog, basel
     assert saved.find(baseline) is None
     adapter.unlink()
     assert saved.find(baseline) is None
+
+
+def test_processors_that_have_no_name_are_told_apart_by_their_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Linux describes those of ARM."""
+    cpuinfo = tmp_path / "cpuinfo"
+    monkeypatch.setattr(processor, "CPUINFO", cpuinfo)
+    cpuinfo.write_text(
+        "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\n"
+    )
+    assert "0x41 0xd0c 0x3" in processor_and_packages()

@@ -16,16 +16,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import factories
 import pytest
 from distrl import config as settings
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
-from distrl.broker.topics import topic_name
+from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
 from distrl.rights.grant import grant
 from distrl.rights.roles import ROLES
+from distrl.runs.recorded import join, recorded
 from distrl.store.objects import open_store
 from distrl.train.roles import write_settings
 from distrl.view import follow
@@ -416,6 +418,85 @@ def test_an_index_of_records_that_the_broker_has_lost_is_made_again(
         assert served.get(f"{run}/trajectories?topic=trajectories").json["total"] == 24
     with closing(sqlite3.connect(path)) as connection:
         assert not connection.execute("SELECT 1 FROM names WHERE name = 'of a lost record'").fetchall()
+
+
+def made_again(config: Config) -> None:
+    """Delete the run's topics, and make them again."""
+    topics = [topic_name(config.run, each) for each in TOPICS]
+    client = admin(config.kafka)
+    for future in client.delete_topics(topics).values():
+        future.result()
+    topic_admin.ensure(config)
+
+
+def played(config: Config, task: str) -> None:
+    """One trajectory."""
+    with RecordProducer(config, "a-test") as producer:
+        made = factories.trajectory(task)
+        producer.publish("trajectories", task, made).result(30)
+
+
+def recorded_with(config: Config, gamma: float) -> None:
+    """A learner that starts with this setting records those of the run."""
+    algorithm = config.algorithm.model_copy(update={"gamma": gamma})
+    join(config.model_copy(update={"algorithm": algorithm}), None, "learner", ("a test",))
+
+
+def test_an_episode_is_of_the_run_that_there_is_now(
+    broker: str, s3: settings.StoreSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run was deleted and begun again between two looks at it."""
+    monkeypatch.setattr(follow, "ACTIVE_S", 0.0)
+    config = settings_of(broker, s3, tmp_path, "episodes")
+    topic_admin.ensure(config)
+    played(config, "of the first")
+    with serving(config) as served:
+        served.ready(config.run)
+        shown = served.runs.get(config.run)
+        assert shown.episode("trajectories", 0, 0).trajectory.task_id == "of the first"
+        made_again(config)
+        played(config, "of the second")
+
+        def listed() -> list[str]:
+            found = served.get(f"runs/{config.run}/trajectories").json
+            return [row["task_id"] for row in found.get("rows", ())]  # none while the index is made
+
+        deadline = time.monotonic() + MOST_S
+        while listed() != ["of the second"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert shown.episode("trajectories", 0, 0).trajectory.task_id == "of the second"
+
+
+def test_a_run_is_shown_with_the_settings_that_are_recorded_and_with_those_of_the_run_that_there_is_now(
+    broker: str, s3: settings.StoreSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("distrl.view.runs.REFRESH_S", 0.0)
+    monkeypatch.setattr(follow, "SAME_S", 0.0)
+    config = settings_of(broker, s3, tmp_path, "settings")
+    topic_admin.ensure(config)
+
+    def of_run(name: str) -> Config:
+        found = recorded(config)
+        gamma = found.values["algorithm.gamma"] if found else config.algorithm.gamma
+        return config.model_copy(update={"algorithm": config.algorithm.model_copy(update={"gamma": gamma})})
+
+    def shown_with(runs: Runs) -> float:
+        (found,), failed = runs.all()
+        assert not failed
+        return found.config.algorithm.gamma
+
+    with Runs(lambda: [config.run], of_run) as runs:
+        assert shown_with(runs) == config.algorithm.gamma
+        recorded_with(config, GAMMAS[0])
+        assert shown_with(runs) == GAMMAS[0]
+        assert runs.get(config.run).follower.caught_up.wait(MOST_S)  # and is followed, though it has no record to read
+        made_again(config)
+        recorded_with(config, GAMMAS[1])
+        deadline = time.monotonic() + MOST_S
+        while shown_with(runs) != GAMMAS[1]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def test_an_index_that_cannot_be_made_is_explained(world: World, run: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -52,6 +53,23 @@ class Log:
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
     return Log(tmp_path)
+
+
+def test_of_a_long_run_only_the_figures_that_are_shown_are_read(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(charts, "POINTS", 10)
+    name, count = "loss of a very long name " * 400, 995
+    log.add("updates", *(update(u) for u in range(count)))
+    log.add("figures", *(Figures(u, 1000 + u, 2000 + u, {name: float(u)}) for u in range(count)))
+    tracemalloc.start()
+    try:
+        found = log.updates()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found["update"][-1] == count - 1
+    assert len(found["update"]) == 10
+    assert found["metrics"] == {name: [float(u) for u in found["update"]]}
+    assert most < 100 * len(name), "a tenth of all figures"
 
 
 def update(u: int, at: int = 0, void: str = "") -> Update:

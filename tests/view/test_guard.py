@@ -13,9 +13,11 @@ import pytest
 from distrl.config import Config
 from distrl.errors import ConfigError
 from distrl.view import app
-from distrl.view.guard import COOKIE, FORWARDED, HEADERS, PROBES, is_loopback
+from distrl.view.guard import FORWARDED, HEADERS, PROBES, is_loopback, own_hosts
 from distrl.view.runs import Runs
 from distrl.view.server import ViewServer
+from starlette.datastructures import URL
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from .asking import ask
@@ -97,6 +99,27 @@ def test_another_host_is_refused(start: Start, host: str) -> None:
     assert f"http://127.0.0.1:{port}/" in found.json["fix"]
 
 
+def test_the_answer_to_another_host_has_the_address_that_was_asked_for(start: Start) -> None:
+    server = start(host="localhost")
+    assert f"http://localhost:{server.port}/" in ask(server.port, "/api/runs", Host="evil.example").json["fix"]
+
+
+@pytest.mark.parametrize(("port", "bare"), [(80, True), (8080, False)])
+def test_browsers_leave_the_port_of_http_out(port: int, bare: bool) -> None:
+    hosts = own_hosts("127.0.0.2", port)
+    assert f"127.0.0.2:{port}" in hosts
+    assert ({"127.0.0.2", "localhost"} <= hosts) is bare
+
+
+@pytest.mark.parametrize(("token", "status"), [(TOKEN, 401), (None, 421)])
+def test_a_host_header_decides_no_path(
+    start: Start, monkeypatch: pytest.MonkeyPatch, token: str | None, status: int
+) -> None:
+    """Starlette before 1.0.1 makes the URL of a request from it, so that `Host: x/livez?` looks like a probe."""
+    monkeypatch.setattr(HTTPConnection, "url", URL("http://x/livez?/api/runs"))
+    assert ask(start(token).port, "/api/runs", Host="x/livez?").status == status
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
 def test_its_own_names_are_answered(start: Start, host: str) -> None:
     port = start().port
@@ -146,18 +169,31 @@ def test_a_browser_logs_in_once_and_shows_a_cookie_that_is_not_the_token(start: 
     form = ask(port, "/", Accept="text/html")
     assert (form.status, form.headers["content-type"]) == (401, "text/html; charset=utf-8")
     assert b"<form" in form.body
-    wrong = ask(port, "/login", "POST", b"token=guess", Content_Type="application/x-www-form-urlencoded")
+    wrong = ask(port, "/", "POST", b"token=guess", Content_Type="application/x-www-form-urlencoded")
     assert (wrong.status, "set-cookie" in wrong.headers) == (401, False)
-    right = ask(port, "/login", "POST", f"token={TOKEN}".encode())
-    assert right.status == 303
+    right = ask(port, "/", "POST", f"token={TOKEN}".encode())
+    assert (right.status, right.headers["location"]) == (303, ".")
     cookie = right.headers["set-cookie"]
     assert TOKEN not in cookie
     assert "HttpOnly" in cookie
-    assert "SameSite=strict" in cookie
+    assert "SameSite=lax" in cookie
     shown = cookie.partition(";")[0]
     assert ask(port, "/api/runs", Cookie=shown).status == 200
-    assert ask(port, "/api/runs", Cookie=f"{COOKIE}=é").status == 401
-    assert ask(port, "/login", "POST", b"x" * 10_000).status == 413
+    assert ask(port, "/api/runs", Cookie=f"{shown.partition('=')[0]}=é").status == 401
+    assert ask(port, "/", "POST", b"x" * 10_000).status == 413
+    assert ask(port, "/api/runs", "PUT", Cookie=shown).status == 405
+
+
+def test_servers_at_other_ports_of_a_host_keep_their_own_cookies(start: Start) -> None:
+    """A browser has one jar of cookies for a host, whatever the port, with one cookie of a name."""
+    ports = {token: start(token).port for token in (TOKEN, f"another-{TOKEN}")}
+    jar: dict[str, str] = {}
+    for token, port in ports.items():
+        cookie = ask(port, "/", "POST", f"token={token}".encode()).headers["set-cookie"].partition(";")[0]
+        jar |= [cookie.split("=")]
+        assert cookie.split("=")[1][:8] not in cookie.split("=")[0], "the name says nothing of the value"
+    sent = "; ".join(f"{name}={value}" for name, value in jar.items())
+    assert [ask(port, "/api/runs", Cookie=sent).status for port in ports.values()] == [200, 200]
 
 
 def test_the_token_is_in_no_log(start: Start) -> None:
@@ -170,7 +206,7 @@ def test_the_token_is_in_no_log(start: Start) -> None:
     try:
         port = start(TOKEN).port
         ask(port, "/api/runs", Authorization=f"Bearer {TOKEN}")
-        ask(port, "/login", "POST", f"token={TOKEN}".encode())
+        ask(port, "/", "POST", f"token={TOKEN}".encode())
         ask(port, f"/?token={TOKEN}")
     finally:
         root.removeHandler(handler)

@@ -18,7 +18,17 @@ from distrl.broker.journal import History, in_force
 from distrl.broker.reader import RawRecord
 from distrl.errors import StoreError
 from distrl.evaluate.curves import evaluated, reload_seconds
-from distrl.types import Evaluation, LoggedTrajectory, LogPosition, Record, Split, Trajectory, Update, Watermark
+from distrl.types import (
+    Evaluation,
+    LoggedTrajectory,
+    LogPosition,
+    Outcome,
+    Record,
+    Split,
+    Trajectory,
+    Update,
+    Watermark,
+)
 from distrl.view import queries
 from distrl.view import series as charts
 from distrl.view.filters import EpisodeFilter, Page
@@ -363,6 +373,31 @@ def test_versions_are_compared_on_the_suite_that_the_report_compares(tmp_path: P
         rows = queries.version_scores(connection)
     assert [(row["version"], row["suite"], row["n"]) for row in rows] == [(0, "b", 3), (1, "b", 3)]
     assert {each.task.suite for each in evaluated(given, Split.TEST)[0]} == {"b"}
+
+
+def evaluation(number: int, version: int, split: Split) -> Evaluation:
+    played = factories.trajectory(factories.task(f"task-{number}", split=split), outcome=Outcome.SUCCESS)
+    return Evaluation(version, "c" * 64, "", played)
+
+
+@pytest.mark.parametrize(
+    ("evaluations", "policies", "newest"),
+    [
+        ([(-2, Split.TEST)] * 4, [-2], None),
+        ([(3, Split.TEST)] * 4 + [(-2, Split.VALIDATION)], [3], 3),
+        ([(3, Split.TEST), (-2, Split.TEST), (1, Split.VALIDATION)], [1], 1),
+        ([(3, Split.TEST), (-2, Split.TEST)], [-2, 3], 3),
+    ],
+)
+def test_the_success_of_a_run_is_of_a_version_and_never_of_a_prompted_agent(
+    path: Path, evaluations: list[tuple[int, Split]], policies: list[int], newest: int | None
+) -> None:
+    with closing(IndexWriter(path, TOPICS)) as index:
+        index.add(batch([evaluation(n, *each) for n, each in enumerate(evaluations)], topic="evaluations"))
+    with reading(path) as connection:
+        assert [row["version"] for row in queries.version_scores(connection)] == policies
+        success = queries.run_row(connection)["success"]
+    assert (success and success["version"]) == newest
 
 
 def test_pages_of_one_list_do_not_shift_while_records_come(path: Path) -> None:

@@ -27,7 +27,7 @@ COMMENT_S: Final = 15.0
 
 
 def events_of(runs: Runs, closing: Callable[[], bool]) -> Callable[[Request], Awaitable[Response]]:
-    """The handler. The stream ends when the browser goes, or the server."""
+    """The handler. The stream ends when the browser goes, the server, or the run: a browser asks again by itself."""
 
     async def handler(request: Request) -> Response:
         shown = await run_in_threadpool(runs.get, request.path_params["run"])
@@ -38,7 +38,7 @@ def events_of(runs: Runs, closing: Callable[[], bool]) -> Callable[[Request], Aw
 
 async def _stream(shown: ShownRun, closing: Callable[[], bool]) -> AsyncIterator[bytes]:
     sent, quiet = -1, 0.0
-    while not closing():
+    while not (closing() or shown.follower.closed):
         shown.follower.touch()
         revision = shown.follower.revision
         if revision != sent:

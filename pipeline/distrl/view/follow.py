@@ -44,7 +44,10 @@ ACTIVE_S: Final = 60.0
 FRESH_S: Final = 15.0
 """So long after the log was read to its end, a list of runs is content with that."""
 AGAIN_S: Final = 5.0
-"""Pause after an error of the broker."""
+"""Pause after an error of the broker; then it tries again if somebody looks at the run, or once somebody does."""
+SAME_S: Final = 15.0
+"""Between two looks whether the topics that are followed were deleted and made again: a reader of few records does not
+notice, and goes on in the new ones."""
 TURN_S: Final = 0.5
 """Between two looks whether to end, while others are indexed."""
 ROUNDS: Final = 50
@@ -81,12 +84,15 @@ class RunFollower:
         """Changes with the index."""
         self.generation = 0
         """Changes where the index is made again, so that what was read of the log before may be of another one."""
+        self.begun_again = False
+        """Whether topics of the run were deleted and made again since it is followed."""
         self.caught_up = threading.Event()
         """Set once the index was at the log's end, or could not be brought there."""
         self.reading = True
         """Whether it reads to the log's end now, or will at once."""
         self._asked = threading.Event()
         self._until = self._read_at = -math.inf
+        self._topics: dict[str, str] = {}
         self._closing = threading.Event()
         self._thread = SupervisedThread(self._run, f"view {config.run}", self._ended)
 
@@ -101,6 +107,11 @@ class RunFollower:
         if age_s > FRESH_S and not (self.reading or self._closing.is_set()):
             self.reading = True
             self._asked.set()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was stopped."""
+        return self._closing.is_set()
 
     def stop(self) -> None:
         """Have the thread end, and do not wait for it: it may wait for the turn of another that is to be stopped."""
@@ -124,11 +135,14 @@ class RunFollower:
                 self._again(error)
                 continue
             except DistrlError as error:
-                LOG.warning("run %s: %s", self.config.run, error)
+                if str(error) != str(self.failure):
+                    LOG.warning("run %s: %s", self.config.run, error)
                 self.failure = error
                 self.caught_up.set()
                 self._closing.wait(AGAIN_S)
-                continue
+                if time.monotonic() < self._until:
+                    continue
+                self.reading = False
             if not self._closing.is_set():  # else what woke it may be cleared already
                 self._asked.wait()
 
@@ -146,7 +160,7 @@ class RunFollower:
         self.indexing = Indexing(0, 0)
 
     def _follow(self) -> None:
-        with closing(IndexWriter(self.path, identity(self.config))) as index, ExitStack() as opened:
+        with closing(IndexWriter(self.path, self._identity())) as index, ExitStack() as opened:
             while not AT_ONCE.acquire(timeout=TURN_S):
                 if self._closing.is_set():
                     return
@@ -159,10 +173,24 @@ class RunFollower:
             self._read_at = time.monotonic()
             self.reading = False
             self.caught_up.set()
+            checked_at = self._read_at
             while time.monotonic() < self._until and not self._closing.is_set():
                 index.refuse_replaced()
+                if time.monotonic() - checked_at >= SAME_S:
+                    self._identity()
+                    checked_at = time.monotonic()
                 for topic, reader in readers.items():
                     self._take_new(index, topic, reader)
+
+    def _identity(self) -> dict[str, str]:
+        """The topics' ids. Raises StaleIndexError where one has another than before."""
+        before, topics = self._topics, identity(self.config)
+        self._topics = before | topics
+        other = [name for name, each in topics.items() if before.get(name, each) != each]
+        if other:
+            self.begun_again = True
+            raise StaleIndexError(f"{', '.join(other)} were deleted and made again")
+        return topics
 
     def _open(self, index: IndexWriter, opened: ExitStack) -> dict[str, LogReader]:
         readers = {}

@@ -128,7 +128,7 @@ def counts(connection: sqlite3.Connection) -> Row:
 def run_row(connection: sqlite3.Connection) -> Row:
     """What a run's row says from its log: counts, first and last time, success of the last evaluated version."""
     first, last = connection.execute("SELECT min(first_at), max(last_at) FROM totals").fetchone()
-    scored = version_scores(connection)
+    scored = [each for each in version_scores(connection) if each["version"] >= 0]
     return {
         **counts(connection),
         "first_at": first,
@@ -174,14 +174,15 @@ def read_up_to(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:
 def version_scores(connection: sqlite3.Connection) -> list[Row]:
     """Success by evaluated policy, versions ascending, on one suite and split, as `evaluate.curves.evaluated` compares.
 
-    The split is validation where there is any, else test; the suite is that of most evaluations of the lowest version.
+    The split is validation where a version was evaluated on it, else test; the suite is that of most evaluations of the
+    lowest version. Prompted agents, which have no version, decide where no version was evaluated.
 
     The first record of a task counts.
     """
     compared = connection.execute(
         "SELECT split, suite FROM episodes WHERE topic = 'evaluations' "
         "GROUP BY split, suite, evaluated "
-        "ORDER BY split = 'validation' DESC, split = 'test' DESC, evaluated < 0, evaluated, count(*) DESC, suite "
+        "ORDER BY evaluated < 0, split = 'validation' DESC, split = 'test' DESC, evaluated, count(*) DESC, suite "
         "LIMIT 1"
     ).fetchone()
     return scores(connection, *compared) if compared is not None else []

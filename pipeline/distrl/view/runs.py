@@ -1,5 +1,7 @@
 """The runs that are shown: of each a follower, and the episodes that were opened last.
 
+A run that was deleted and begun again is shown as another one, and so is one whose first settings are recorded.
+
 names: the runs to show now; of_run: the settings to read one with. Both may raise DistrlError.
 """
 
@@ -17,7 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from distrl.config import Config
+from distrl.broker.connect import UnknownTopicError
+from distrl.broker.reader import retained
+from distrl.config import Config, with_run
 from distrl.errors import DistrlError, StoreError
 from distrl.offline.find_episode import Found, episode_at
 from distrl.store.objects import ObjectStore, open_store
@@ -35,10 +39,12 @@ MOST_EPISODES: Final = 16
 
 
 class ShownRun:
-    """One run: its follower, its store, and its episodes by their places."""
+    """One run: its follower, its store, and its episodes by their places. has_settings: whether `config` is certain to
+    have those that the log has."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, has_settings: bool) -> None:
         self.config = config
+        self.has_settings = has_settings
         self.follower = RunFollower(config)
         self.store: ObjectStore = open_store(config.store)
         self._episodes: OrderedDict[tuple[int, str, int, int], Found] = OrderedDict()
@@ -139,11 +145,28 @@ class Runs:
             self._shown.pop(gone).follower.close()
         self._failed = {}
         for name in names:
-            if name not in self._shown:
-                try:
-                    self._shown[name] = ShownRun(self._of_run(name))
-                except DistrlError as error:  # one run that cannot be read must not hide the others
-                    self._failed[name] = error
+            try:
+                self._show(name)
+            except DistrlError as error:  # one run that cannot be read must not hide the others
+                self._failed[name] = error
+
+    def _show(self, name: str) -> None:
+        shown = self._shown.get(name)
+        again = shown is not None and shown.follower.begun_again
+        if shown is not None and shown.has_settings and not again:
+            return
+        # Asked before they are read: those that are recorded in between are read the next time.
+        other = shown or next(iter(self._shown.values()), None)
+        has_settings = other is not None and _has_settings(with_run(other.config, name))
+        if shown is not None and not has_settings and not again:
+            return
+        config = self._of_run(name)
+        if shown is not None and config == shown.config and not again:
+            shown.has_settings = has_settings
+            return
+        if shown is not None:
+            shown.follower.close()
+        self._shown[name] = ShownRun(config, has_settings)
 
     def narrow(self, shown: Collection[str], failed: Mapping[str, DistrlError]) -> None:
         """Show these runs from now on, with why others are not, and list no more: for what shows one moment."""
@@ -165,3 +188,11 @@ class Runs:
             raise NotThereError("run", f"no run {name[:80]!r} is shown here", f"shown are: {known}")
         found.follower.touch()
         return found
+
+
+def _has_settings(config: Config) -> bool:
+    """Whether the run has recorded settings. Raises BrokerError."""
+    try:
+        return any(end > 0 for _, end in retained(config, "settings").values())
+    except UnknownTopicError:  # a run of an older version
+        return False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from distrl.evaluate.curves import percentile
 from distrl.view import figures
@@ -11,6 +12,8 @@ from distrl.view.drawn import LEARNED
 from distrl.view.filters import Page
 from distrl.view.index import IN_FORCE
 from distrl.view.queries import Row, columns, parsed, rate, scores, version_scores
+
+T = TypeVar("T")
 
 POINTS: Final = 2_000
 """Most points of a chart's line: more than a screen has columns."""
@@ -52,12 +55,15 @@ def _bounds(connection: sqlite3.Connection, since: int | None, to: int | None) -
 
 def _updates(connection: sqlite3.Connection, low: int, high: int) -> Row:
     """The journal's updates with the learner's figures: those recorded of them, else what heartbeats said."""
-    found = connection.execute(
+    numbers = [
+        u for (u,) in connection.execute("SELECT u FROM updates WHERE at BETWEEN ? AND ? ORDER BY u", (low, high))
+    ]
+    # Figures of those only: all of a long run would be hundreds of MB.
+    rows = connection.execute(
         f'SELECT updates.u AS "update", updates.at AS at, {figures.VALUES} AS "values" '
-        f"FROM {figures.JOINED} WHERE updates.at BETWEEN ? AND ? ORDER BY 1",
-        (low, high),
-    )
-    rows = _thinned([dict(row) for row in found])
+        f"FROM {figures.JOINED} WHERE updates.u IN (SELECT value FROM json_each(?)) ORDER BY 1",
+        [json.dumps(_thinned(numbers))],
+    ).fetchall()
     metrics = [parsed(row["values"]) if row["values"] else {} for row in rows]
     names = sorted({name for each in metrics for name in each})
     return {
@@ -107,7 +113,7 @@ def _reloads(connection: sqlite3.Connection, low: int, high: int) -> Row:
     return columns(_thinned(rows), ("version", "at", "median", "worst"))
 
 
-def _thinned(rows: list[Row]) -> list[Row]:
+def _thinned(rows: list[T]) -> list[T]:
     """At most POINTS of them, evenly, with the last one."""
     step = -(-len(rows) // POINTS) or 1
     return rows[::-1][::step][::-1]

@@ -11,7 +11,7 @@ import uvicorn
 from distrl.errors import ConfigError
 from distrl.supervised import SupervisedThread
 from distrl.view.app import NO_REPORTS, application
-from distrl.view.guard import Guard, is_loopback
+from distrl.view.guard import Guard, is_loopback, own_hosts
 from distrl.view.reports import Reports
 from distrl.view.runs import Runs
 
@@ -36,12 +36,14 @@ class ViewServer:
                 "name a file with a secret: `openssl rand -hex 32 > token`, then add `--token-file token`",
             )
         self._socket = _listening(host, port)
-        self._host, self.port = host, self._socket.getsockname()[1]
-        names = {f"[{host}]" if ":" in host else host, "localhost", "127.0.0.1", "[::1]"}
+        self.port: int = self._socket.getsockname()[1]
+        host = f"[{host}]" if ":" in host else host
+        self.address = f"http://{host}:{self.port}/"
         self._server: uvicorn.Server
         guarded = Guard(
             application(runs, lambda: self._server.should_exit, reports),
-            [f"{name}:{self.port}" for name in names],
+            own_hosts(host, self.port),
+            self.address,
             token,
         )
         config = uvicorn.Config(
@@ -57,11 +59,6 @@ class ViewServer:
             ws="none",
         )
         self._server = uvicorn.Server(config)
-
-    @property
-    def address(self) -> str:
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self.port}/"
 
     def __enter__(self) -> ViewServer:
         self._thread = SupervisedThread(lambda: self._server.run(sockets=[self._socket]), "view")

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
-from view.browser.conftest import Shown
+from view.browser.conftest import PATIENCE_MS, Shown
 from view.browser.records import LONG_STEPS
 from view.browser.watched import Watched
 from view.world import HOSTILE
@@ -118,6 +118,20 @@ def test_a_server_that_is_gone_is_said_with_a_way_back(view: Watched, shown: Sho
     page.unroute_all()
     page.get_by_role("button", name="Try again").click()
     expect(page.get_by_role("table", name="Devices")).to_be_visible()
+
+
+def test_an_answer_that_comes_late_is_not_drawn_over_a_newer_one(view: Watched, shown: Shown) -> None:
+    view.allowed = ("net::ERR_ABORTED",)
+    page = view.open(f"#/{shown.run}/dead-letters")
+    table = page.get_by_role("table", name="Dead letters")
+    expect(table).to_be_visible()
+    page.route(re.compile("offset=50"), lambda route: None)  # never answered
+    with page.expect_request(re.compile("offset=50")):
+        page.evaluate("location.hash += '?offset=50'")
+    with page.expect_event("requestfailed", lambda each: "offset=50" in each.url, timeout=PATIENCE_MS):
+        page.go_back()
+    view.settled()
+    expect(table.get_by_role("link", name="0:0", exact=True)).to_be_visible()
 
 
 def test_an_index_that_is_being_made_is_asked_for_again(view: Watched, shown: Shown) -> None:

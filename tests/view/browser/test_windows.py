@@ -13,6 +13,7 @@ from view.browser.records import more
 from view.browser.watched import Watched, watched
 
 WINDOWS = 7
+FOLLOWED = re.compile("/(events|counts)$")
 HELD = "navigator.locks.query().then(({held}) => held.length)"
 AWAY = "Object.defineProperty(document, 'hidden', {get: () => window.away === true})"
 
@@ -80,6 +81,31 @@ def test_the_stream_passes_to_another_window(first: Watched, grows: Shown) -> No
     expect(other.page.locator(".live")).to_have_text("live")
     other.check()
     first.page = other.page
+
+
+@pytest.mark.parametrize("status", [502, 503])
+def test_a_window_is_live_again_once_a_server_or_its_proxy_answers_again(
+    first: Watched, grows: Shown, status: int
+) -> None:
+    first.allowed = (f"the server responded with a status of {status}",)
+    first.page.route(FOLLOWED, lambda route: route.fulfill(status=status, body="away"))
+    live = first.open(f"#/{grows.run}").locator(".live")
+    with first.page.expect_response(re.compile("/counts$"), timeout=PATIENCE_MS):
+        pass
+    expect(live).to_have_text("connecting again …")
+    first.page.unroute(FOLLOWED)
+    with first.page.expect_response(lambda answer: answer.url.endswith("/events") and answer.ok, timeout=PATIENCE_MS):
+        pass
+    expect(live).to_have_text("live")
+
+
+def test_a_window_that_is_refused_asks_no_more(first: Watched, grows: Shown) -> None:
+    first.allowed = ("the server responded with a status of 404",)
+    first.page.route(FOLLOWED, lambda route: route.fulfill(status=404, body="gone"))
+    page = first.open(f"#/{grows.run}")
+    expect(page.locator(".live")).to_have_text("not live")
+    assert page.evaluate(HELD) == 0
+    assert [re.sub(".*/", "", each) for each in first.requests if FOLLOWED.search(each)] == ["events", "counts"]
 
 
 def test_what_came_between_a_list_and_its_first_event_is_offered(first: Watched, grows: Shown) -> None:

@@ -44,21 +44,33 @@ export function empty(title, why, ...more) {
 
 /**
  * Loads and draws a part of a page: `load(signal)`, then `draw(found)` gives nodes. Errors are drawn with a retry.
- * Returns a function that does it again, showing no loading sign over what is there already.
+ * Returns a function that does it again, showing no loading sign over what is there already; it aborts a call that still
+ * waits, so that no older answer is drawn over a newer one.
  */
 export function loaded(root, signal, what, load, draw) {
+  let newest = new AbortController();
+  let done = () => {};
+  signal.addEventListener("abort", () => done());
+
   async function once(quiet) {
-    const done = quiet ? () => {} : loading(root, what);
+    newest.abort();
+    newest = new AbortController();
+    const until = AbortSignal.any([signal, newest.signal]);
+    if (!quiet) {
+      done();
+      done = loading(root, what);
+    }
     try {
-      const found = await load(signal);
+      const found = await load(until);
+      if (until.aborted) return;
       done();
-      if (!signal.aborted) fill(root, draw(found));
+      fill(root, draw(found));
     } catch (error) {
+      if (until.aborted) return;
       done();
-      if (error.name === "AbortError" || signal.aborted) return;
       if (!(error.status >= 0)) console.error(error);
       fill(root, failed(error, () => once(false)));
-      retried(error, signal, () => once(true));
+      retried(error, until, () => once(true));
     }
   }
   once(false);

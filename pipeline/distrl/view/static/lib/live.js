@@ -35,7 +35,10 @@ export function follow(run, signal, changed, state) {
   }
 
   async function ask(until) {
-    if (await streamed(run, until, found, state)) return;
+    if (!(await streamed(run, until, found, state, () => count(until)))) count(until);
+  }
+
+  async function count(until) {
     try {
       found(await api.counts(run, until));
       if (!until.aborted) state("live");
@@ -54,25 +57,30 @@ export function follow(run, signal, changed, state) {
   look();
 }
 
-/** Whether this window has the stream, which it then holds until `until` aborts. A page without TLS has no locks. */
-function streamed(run, until, found, state) {
+/**
+ * Whether this window has the stream, which it then holds until `until` aborts, or until the server gives none: then
+ * `ended` is called. A page without TLS has no locks.
+ */
+function streamed(run, until, found, state, ended) {
   return new Promise((answer) => {
     if (!navigator.locks) return answer(false);
     navigator.locks.request(STREAM, { ifAvailable: true }, (lock) => {
       answer(lock !== null);
-      return lock === null || until.aborted ? null : new Promise((release) => stream(run, until, found, state, release));
+      if (lock === null || until.aborted) return null;
+      return new Promise((release) => stream(run, until, found, state, release)).then(() => {
+        if (!until.aborted) ended();
+      });
     });
   });
 }
 
-/** Listens until `until` aborts, or the server refuses; then calls `release`. */
+/** Listens until `until` aborts, or the server gives no stream, be it for now; then calls `release`. */
 function stream(run, until, found, state, release) {
   const source = new EventSource(api.eventsAddress(run));
   source.addEventListener("open", () => state("live"));
   source.addEventListener("error", () => {
-    const refused = source.readyState === EventSource.CLOSED;
-    state(refused ? "still" : "waiting");
-    if (refused) release();
+    if (source.readyState === EventSource.CLOSED) end(); // a browser tries again by itself only after some errors
+    else state("waiting");
   });
   source.addEventListener("changed", (event) => {
     try {
@@ -81,8 +89,11 @@ function stream(run, until, found, state, release) {
       // a line of another version of the server
     }
   });
-  until.addEventListener("abort", () => {
+  until.addEventListener("abort", end);
+
+  function end() {
+    until.removeEventListener("abort", end);
     source.close();
     release();
-  });
+  }
 }

@@ -1,0 +1,90 @@
+"""The followers of runs, and streams of their events, where the broker is away."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from distrl.config import Config, load
+from distrl.errors import BrokerError
+from distrl.view import follow
+from distrl.view.follow import RunFollower
+from distrl.view.runs import Runs
+from distrl.view.server import ViewServer
+
+from .asking import MOST_S, ask
+
+
+def away(cache: Path) -> Config:
+    """A run on a broker that does not answer."""
+    sets = ["run=away", "kafka.bootstrap=127.0.0.1:1", "kafka.connect_timeout_s=0.1", f"stack.cache={cache}"]
+    return load(sets=sets, environ={})
+
+
+class Broker:
+    """Fails with these texts in turn, and with the last one from then on."""
+
+    def __init__(self, *texts: str) -> None:
+        self._texts = texts
+        self.asked = 0
+
+    def identity(self, config: Config) -> dict[str, str]:
+        self.asked += 1
+        raise BrokerError("kafka.bootstrap", self._texts[min(self.asked, len(self._texts)) - 1], "look at it")
+
+
+def ends(follower: RunFollower) -> None:
+    """Until it waits to be asked."""
+    deadline = time.monotonic() + MOST_S
+    while follower.reading:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_run_that_nobody_looks_at_is_tried_once_and_again_when_somebody_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker("is away")
+    monkeypatch.setattr(follow, "identity", broker.identity)
+    monkeypatch.setattr(follow, "AGAIN_S", 0.0)
+    with closing(RunFollower(away(tmp_path))) as follower:
+        ends(follower)
+        assert broker.asked == 1
+        follower.refresh()
+        ends(follower)
+        assert broker.asked == 2
+        assert follower.failure is not None
+
+
+def test_an_error_is_logged_once_until_it_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = Broker("is away", "is away", "refuses", "refuses")
+    monkeypatch.setattr(follow, "identity", broker.identity)
+    monkeypatch.setattr(follow, "AGAIN_S", 0.0)
+    caplog.set_level(logging.WARNING, "distrl.view.follow")
+    with closing(RunFollower(away(tmp_path))) as follower:
+        follower.touch()
+        deadline = time.monotonic() + MOST_S
+        while broker.asked < 10:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    warned = [each.getMessage() for each in caplog.records if each.name == follow.LOG.name]
+    assert ["refuses" in each for each in warned] == [False, True]
+
+
+def test_the_stream_of_a_run_that_is_gone_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("distrl.view.runs.REFRESH_S", 0.0)
+    names = ["away"]
+    with Runs(lambda: names, lambda name: away(tmp_path)) as runs, ViewServer(runs, "127.0.0.1", 0, None) as server:
+        with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=MOST_S)) as connection:
+            connection.request("GET", "/api/runs/away/events")
+            stream = connection.getresponse()
+            names.clear()
+            assert ask(server.port, "/api/runs").json["runs"] == []
+            assert stream.readline() == b""
+        assert ask(server.port, "/api/runs/away/events").status == 404

@@ -117,14 +117,16 @@ class Adbd:
 
     async def _run(self, line: str, form: Form, stream: Stream) -> None:
         result = await self._shell.run(line)
-        if result.follow is not None:
-            await stream.write(form(result.printed, None))
-            async for piece in result.follow:
-                await stream.write(form(((STDOUT, piece),), None))
-        else:
-            await stream.write(form(result.printed, result.code))
-        for call in result.afterwards:
-            call()
+        try:
+            if result.follow is not None:
+                await stream.write(form(result.printed, None))
+                async for piece in result.follow:
+                    await stream.write(form(((STDOUT, piece),), None))
+            else:
+                await stream.write(form(result.printed, result.code))
+        finally:  # a host that closes the stream at once, as it has read enough, cancels this
+            for call in result.afterwards:
+                call()
 
     async def _terminal(self, options: frozenset[str], stream: Stream) -> None:
         """Protocol 1 always has a pty; in protocol 2 the request names it."""

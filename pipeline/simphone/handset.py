@@ -14,7 +14,7 @@ from simphone.faults import Fault, Faults
 from simphone.files import Files
 from simphone.keyboards import Keyboards
 from simphone.logbook import Logbook
-from simphone.machine import PACKAGE, Event, Key, Open, Swipe, Tap, Text
+from simphone.machine import PACKAGE, Event, Key, Open, Swipe, Tap, Text, package_of
 from simphone.ports import Ports
 
 SETTINGS: Final[Mapping[tuple[str, str], str]] = {
@@ -142,8 +142,8 @@ class Handset:
     async def act(self, event: Event | None, seconds: float = 0.0) -> float:
         """Wait for the phone's latency and `seconds` more, then act. Returns the seconds that it took.
 
-        A sleeping phone reacts only to WAKEUP, a hanging app only to HOME: gestures, keys and text for it wait until
-        it no longer hangs in front, and are lost.
+        A sleeping phone reacts only to WAKEUP. From an app that hangs in front only HOME and the start of another app
+        lead away: gestures, keys and text for it wait until it no longer hangs in front, and are lost.
         """
         for fault, lasts in self._mishaps().items():
             self.faults.set(fault, lasts)
@@ -157,7 +157,8 @@ class Handset:
             while self._hangs():
                 await asyncio.sleep(HUNG_POLL_S)
             return took
-        if event is not None and not self.asleep and (event == GO_HOME or not self._hangs()):
+        leaves = event == GO_HOME or (isinstance(event, Open) and package_of(event.app) != self.hung)
+        if event is not None and not self.asleep and (leaves or not self._hangs()):
             before = self.machine.focus()
             if event != WAKEUP:
                 self.machine.apply(event)

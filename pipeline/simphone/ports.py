@@ -13,6 +13,8 @@ from typing import Final
 from simphone.transport import Stream, Transport
 
 MOST_PORTS: Final = 256
+MOST_COUNTED: Final = 0xFFFF
+"""Bytes that four hexadecimal digits can count. adbd cuts a longer text, too."""
 HIGHEST_PORT: Final = 65_535
 FIRST_FREE: Final = 32_768
 """The range in which a port for tcp:0 is chosen."""
@@ -90,5 +92,6 @@ class Ports:
 
 
 def counted(text: str) -> bytes:
-    """Four hexadecimal digits of length, and the text."""
-    return f"{len(text):04x}{text}".encode()
+    """Four hexadecimal digits, the number of bytes, and the text, cut at MOST_COUNTED bytes."""
+    data = text.encode()[:MOST_COUNTED]
+    return f"{len(data):04x}".encode() + data

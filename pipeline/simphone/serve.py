@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import resource
 import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 
 from simphone.adbd import Adbd, properties
@@ -25,7 +27,8 @@ from simphone.profiles import Luck
 
 HOST = "127.0.0.1"
 REOPEN_PAUSE_S = 0.1
-"""Pause between attempts to reopen the port of a phone, if something else has taken it meanwhile."""
+"""Pause between attempts to reopen the port of a phone, if something else has taken it meanwhile, or the file
+descriptors are used up."""
 
 
 class SimulatedPhone:
@@ -60,15 +63,26 @@ class SimulatedPhone:
 
     async def open(self) -> None:
         """Listen. Raises SettingError if the port is in use or cannot be opened."""
+        server: asyncio.Server | None = None
         try:
-            self._server = await asyncio.start_server(self._adbd.connected, self.host, self.port)
+            server = await asyncio.start_server(self._adbd.connected, self.host, self.port)
         except OSError as error:
-            why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be opened: {error.strerror}"
+            if error.errno is not None:
+                why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be opened: {error.strerror}"
+                raise SettingError(
+                    "base_port",
+                    f"port {self.port} of {self.host}, for simulated phone {self.serial}, {why}",
+                    "stop what listens there, or choose the first of a free range of ports",
+                ) from error
+        # Where no socket can be made, Python 3.11's asyncio returns a server that listens nowhere, and later ones raise
+        # an error without a number.
+        if server is None or not server.sockets:
             raise SettingError(
-                "base_port",
-                f"port {self.port} of {self.host}, for simulated phone {self.serial}, {why}",
-                "stop what listens there, or choose the first of a free range of ports",
-            ) from error
+                "count",
+                f"no file descriptor is left for the port of simulated phone {self.serial}",
+                "raise the limit of open files (ulimit -n) or serve fewer phones",
+            )
+        self._server = server
 
     async def run(self) -> None:
         """Close and reopen the port with the fault `gone`, until cancelled."""
@@ -105,8 +119,10 @@ Ready = Callable[[Sequence[SimulatedPhone]], None]
 async def serve(settings: FleetSettings, host: str, ready: Ready) -> None:
     """Serve the phones until cancelled; `ready` is called when all ports are open.
 
-    Raises SettingError if a port is in use; then none stays open.
+    Raises the process's soft limit of open files to the hard one. Raises SettingError if a port cannot be opened; then
+    none stays open.
     """
+    _raise_file_limit()
     fleet = [SimulatedPhone(settings, number, host) for number in range(settings.count)]
     try:
         for phone in fleet:
@@ -121,6 +137,13 @@ async def serve(settings: FleetSettings, host: str, ready: Ready) -> None:
             phone.close()
 
 
+def _raise_file_limit() -> None:
+    """Each port and each connection takes a file descriptor, and a soft limit of 1,024 is common."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # macOS has a lower bound of its own
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def announce(fleet: Sequence[SimulatedPhone]) -> None:
     """Print one line: the phones are ready."""
     print(f"ready: {len(fleet)} simulated phones at {HOST}, ports {fleet[0].port} to {fleet[-1].port}", flush=True)
@@ -129,7 +152,7 @@ def announce(fleet: Sequence[SimulatedPhone]) -> None:
 def run_phones(settings: FleetSettings, ready: Ready = announce) -> None:
     """Serve simulated phones on loopback until SIGTERM or SIGINT; `ready` is called when all ports are open.
 
-    Raises SettingError if a port is in use.
+    Raises SettingError if a port cannot be opened.
     """
     asyncio.run(_until_signalled(settings, ready))
 

@@ -8,6 +8,7 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simphone.commands import network
 from simphone.faults import Fault
 from simphone.machine import PhoneMachine
 from simphone.transport import CLSE, CNXN, MAX_PAYLOAD, MOST_STREAMS, OKAY, OPEN, VERSION, WRTE
@@ -109,6 +110,61 @@ def test_a_service_that_breaks_ends_its_stream_and_no_other(monkeypatch: pytest.
         assert (await host.ask(b"exec:echo hi"))[0] == [b"hi\n"]
 
     monkeypatch.setattr(PhoneMachine, "png", broken)
+    with_host(play)
+
+
+def test_a_fault_begins_also_where_the_host_closes_as_soon_as_it_has_the_answer() -> None:
+    async def play(host: Host) -> None:
+        await host.greet()
+        stream = await host.open(b"exec:simctl fault asleep 600")
+        assert (await host.receive()).command == WRTE
+        host.send(OKAY, HOST_ID, stream)
+        host.send(CLSE, HOST_ID, stream)  # both are read before the command goes on
+        await asyncio.wait_for(host.faults.until(Fault.ASLEEP, active=True), 2)
+
+    with_host(play)
+
+
+def test_a_count_is_of_bytes_and_what_is_too_long_to_count_is_cut() -> None:
+    async def play(host: Host) -> None:
+        await host.greet()
+        spec = "localabstract:grüße"
+        assert (await host.ask(f"reverse:forward:{spec};tcp:1".encode()))[0] == [b"OKAY"]
+        listed = f"host-1 {spec} tcp:1\n".encode()
+        assert (await host.ask(b"reverse:list-forward"))[0] == [b"%04x" % len(listed) + listed]
+        (failed,), _ = await host.ask("reverse:killforward:tcp:ß".encode())
+        assert failed == b"FAIL%04x" % len(failed[8:]) + "listener 'tcp:ß' not found".encode()
+        (failed,), _ = await host.ask(b"reverse:killforward:" + b"x" * 70_000)
+        assert (failed[:8], len(failed)) == (b"FAILffff", 8 + 0xFFFF)
+
+    with_host(play)
+
+
+def test_what_a_port_sends_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host never closes: without a bound `nc` would wait for more."""
+    monkeypatch.setattr(network, "MOST_OUTPUT", 1_000)
+
+    async def play(host: Host) -> None:
+        await host.greet()
+        assert (await host.ask(b"reverse:forward:tcp:7;tcp:8"))[0] == [b"OKAY"]
+        host.send(OPEN, HOST_ID, 0, b"exec:nc 127.0.0.1 7\0")
+        written, closed = [], set()
+        while len(closed) < 2:
+            frame = await host.receive()
+            match frame.command:
+                case command if command == OPEN:
+                    dialled = frame.arg0
+                    host.send(OKAY, HOST_ID + 1, dialled)
+                    host.send(WRTE, HOST_ID + 1, dialled, b"x" * 600)
+                case command if command == OKAY and frame.arg1 == HOST_ID + 1:
+                    host.send(WRTE, HOST_ID + 1, dialled, b"x" * 600)
+                case command if command == WRTE:
+                    written.append(frame.payload)
+                    host.send(OKAY, HOST_ID, frame.arg0)
+                case command if command == CLSE:
+                    closed.add(frame.arg1)
+        assert written == [b"nc: more than 1000 bytes to print at once\n"]
+
     with_host(play)
 
 

@@ -35,6 +35,25 @@ def test_clearing_wakes_who_waits_for_the_end() -> None:
     asyncio.run(go())
 
 
+def test_another_app_is_started_over_one_that_is_stuck() -> None:
+    async def play(shell: Shell) -> None:
+        await shell.run("am start -p com.sim.clock")
+        shell.phone.faults.set(Fault.STUCK)
+        before = shell.phone.machine.state()
+        await shell.run("am start -p com.sim.clock")
+        assert shell.phone.machine.state() == before, "it hangs in front"
+        for line, front in (
+            ("am start -p com.sim.settings", "com.sim.settings/"),
+            ("am start -p com.sim.clock", "com.sim.clock/"),
+            ("monkey -p com.sim.notes -c android.intent.category.LAUNCHER 1", "com.sim.notes/"),
+        ):
+            assert (await shell.run(line)).code == 0
+            assert shell.phone.machine.focus().startswith(front)
+        assert shell.phone.hung == "com.sim.clock"
+
+    with_shell(play)
+
+
 def test_an_app_that_is_stuck_repaints_and_hears_nothing_but_home_until_it_is_stopped() -> None:
     async def play(shell: Shell) -> None:
         phone = shell.phone

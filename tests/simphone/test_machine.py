@@ -2,6 +2,7 @@ import io
 import itertools
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -151,6 +152,9 @@ def test_text_goes_into_a_focused_field_alone_and_is_bounded() -> None:
         ({"camera": {}}, "no such app: camera"),
         ({"settings": {"shows": "wifi lock"}}, "show, on"),
         ({"settings": {"show": "wifi pony"}}, "none of wifi saver"),
+        ({"settings": {"show": "wifi lock", "on": "off"}}, "'off' is neither true nor false"),
+        ({"settings": {"show": "wifi lock", "on": 0}}, "0 is neither true nor false"),
+        ({"settings": {"on": True}}, "together with the switch"),
         ({"messages": {"contact": 7}}, "none of anna lee"),
         ({"messages": "anna lee"}, "an object of contact"),
         ({"clock": {"alarms": []}}, "nothing"),
@@ -174,16 +178,25 @@ def test_a_setup_holds_whatever_the_seed() -> None:
         assert "eve fox" in words_of(data["messages"]["contacts"])
 
 
-def test_a_phone_keeps_a_bounded_number_of_drawn_screens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "DRAWN", 3)
-    phone = PhoneMachine(0, 0.0)
-    pictures = set()
+def test_all_phones_of_a_process_keep_a_bounded_number_of_drawn_screens_together() -> None:
+    machine._png.cache_clear()
+    phones = [PhoneMachine(seed, 0.0) for seed in range(3)]
     for element in widgets(fresh(0, {}, 0.0)):
-        phone.reset(0, {})
-        phone.apply(Tap(*element.centre))
-        pictures.add(phone.png())
-    assert len(pictures) == 8
-    assert len(phone._drawn) == 3
+        for phone in phones:
+            phone.reset(0, {})
+            phone.apply(Tap(*element.centre))
+        assert len({id(phone.png()) for phone in phones}) == 1, "drawn once"
+    kept = machine._png.cache_info()
+    assert (kept.maxsize, kept.currsize) == (machine.DRAWN, 8)
+
+
+@pytest.mark.parametrize("kind", sorted(popups.POPUPS))
+def test_a_popup_of_each_generation_is_drawn_as_its_own(kind: str) -> None:
+    for generation in range(NEWEST + 1):
+        phone = PhoneMachine(0, 0.0, generation)
+        phone._now = replace(phone._now, dialog=kind)
+        with Image.open(io.BytesIO(phone.png())) as image:
+            assert image.tobytes() == phone.picture().tobytes()
 
 
 def test_equal_screens_are_equal_bytes_and_another_screen_is_not() -> None:

@@ -19,6 +19,52 @@ SERVE = (
     "run_phones(FleetSettings(count=1, base_port=int(sys.argv[1])))"
 )
 
+FEW_FILES = """
+import asyncio, os, resource, sys
+from simphone.fleet import FleetSettings, SettingError
+from simphone.serve import SimulatedPhone
+
+async def go():
+    phone = SimulatedPhone(FleetSettings(count=1, base_port=int(sys.argv[1])), 0, "127.0.0.1")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    full = os.dup(0)
+    os.close(full)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (full, hard))
+    try:
+        await phone.open()
+    except SettingError as error:
+        print(error)
+    reopening = asyncio.create_task(phone._reopen())
+    print("waits" if (await asyncio.wait({reopening}, timeout=0.3))[1] else "gave up")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    await asyncio.wait_for(reopening, 5)
+    await asyncio.open_connection(phone.host, phone.port)
+    print("listens")
+    phone.close()
+
+asyncio.run(go())
+"""
+"""A phone where no file descriptor is left, then some are."""
+MANY = """
+import resource, socket, sys
+from simphone.fleet import FleetSettings, SettingError
+from simphone.serve import PhonesInThread
+
+soft, hard, port = map(int, sys.argv[1:])
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+try:
+    with PhonesInThread(FleetSettings(count=60, base_port=port)) as phones:
+        print(sum(socket.socket().connect_ex((phone.host, phone.port)) == 0 for phone in phones.fleet))
+except SettingError as error:
+    print(error)
+"""
+
+
+def printed(script: str, *arguments: object) -> list[str]:
+    """The lines that a process with limits of its own prints."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=30, check=True).stdout.splitlines()
+
 
 def free_port() -> int:
     """A port with the next one free too."""
@@ -41,6 +87,23 @@ def test_a_port_in_use_is_named_with_its_setting_and_nothing_stays_open() -> Non
     ):
         PhonesInThread(FleetSettings(count=2, base_port=port - 1)).__enter__()
     assert refuses(port - 1)
+
+
+def test_a_phone_without_a_file_descriptor_says_which_limit_and_reopens_once_there_is_one() -> None:
+    assert printed(FEW_FILES, free_port()) == [
+        "count: no file descriptor is left for the port of simulated phone sim0; "
+        "raise the limit of open files (ulimit -n) or serve fewer phones",
+        "waits",
+        "listens",
+    ]
+
+
+def test_all_phones_listen_or_none_is_ready_whatever_the_soft_limit_of_open_files() -> None:
+    port = ports.draw("the tests", count=60)
+    assert printed(MANY, 40, 400, port) == ["60"], "the soft limit is raised"
+    (refused,) = printed(MANY, 40, 40, port)
+    assert refused.startswith("count: no file descriptor is left for the port of simulated phone sim")
+    assert refuses(port)
 
 
 def test_a_phone_that_is_gone_refuses_connections_and_comes_back() -> None:

@@ -155,6 +155,19 @@ def test_the_longest_values_are_left_out_first() -> None:
     assert kept == {"notes": {"notes": LEFT_OUT}, "clock": {"alarms": ["8 am"]}}
 
 
+@pytest.mark.parametrize("text", ["x", '"', "\x01", "ß", "\ud83d"], ids=repr)
+def test_the_final_state_of_a_phone_with_long_texts_is_bounded(text: str) -> None:
+    task, long = factories.task(), text * 5_000
+    start = prepared(task)
+    front = {"screen": long, "dialog": long, "typed": long, "toast": long}
+    assert json.loads(final_state(task, replace(start, **front))) == {**dict.fromkeys(front, LEFT_OUT), "data": {}}
+    alarms = start.remember("clock", alarms=("8 am",))
+    kept = json.loads(final_state(task, replace(alarms, screen=long)))
+    assert kept == {"screen": LEFT_OUT, "data": {"clock": {"alarms": ["8 am"]}}}
+    named = replace(start, screen=long, data={**start.data, long: {"name": 1}})
+    assert json.loads(final_state(task, named)) == {"screen": LEFT_OUT}
+
+
 @pytest.mark.parametrize("setup", ["{", "[]", '{"camera": {}}', "[" * 100_000, '{"clock": 3}', "null"], ids=range(6))
 def test_a_setup_that_no_phone_takes_leaves_the_start_of_the_seed(setup: str) -> None:
     task = factories.task(setup=setup)

@@ -15,7 +15,7 @@ from distrl.feeder.run import new_state
 from distrl.tasks import row
 from distrl.tasks.formats import FORMATS, MAX_LINE
 from distrl.tasks.list_report import done_at_the_start, overlaps, shares, unknown_words
-from distrl.tasks.lists import ListSuite, TaskList, read_lists, suite_of
+from distrl.tasks.lists import ListSuite, TaskList, read_lists, suite_of, task_of
 from distrl.tasks.outcome import CHECK, succeeded
 from distrl.tasks.row import MAX_INSTRUCTION
 from distrl.tasks.suite import suites
@@ -192,6 +192,7 @@ BAD = [
     ({"instruction": "x", "setup": []}, "no object"),
     ({"instruction": "x", "setup": {"camera": {}}}, "no such app"),
     ({"instruction": "x", "setup": {"settings": {"show": "tea"}}}, "none of"),
+    ({"instruction": "x", "setup": {"settings": {"show": "wifi sync", "on": "off"}}}, "neither true nor false"),
     ({"instruction": "x", "setup": {"packages": ["a; reboot"]}}, "Android packages"),
     ({"instruction": "x", "setup": {"a": "b" * 5_000}}, "at most 4000"),
     ({"instruction": "x", "params": {"check": "1"}}, "no name of a parameter"),
@@ -427,6 +428,13 @@ def test_duplicates_are_counted_and_stay(tmp_path: Path) -> None:
     assert (len(found.rows), found.duplicates) == (4, 2)
     other = read(tmp_path, jsonl({"instruction": "a"}, {"instruction": "a", "steps": 3}))
     assert other.duplicates == 0
+    episodes = read(tmp_path, jsonl(*({"goal_info": "a", "episode_id": each} for each in (1, 2, 2))))
+    assert episodes.duplicates == 2, "of which episode it is, it does not ask"
+    assert [task_of(each, 1, 0).task_id for each in episodes.rows] == [
+        "mine-train-1-34d1dce7c315e081-0000",
+        "mine-train-1-29a21722be39d512-0000",
+        "mine-train-1-29a21722be39d512-1-0000",
+    ], "records name these"
 
 
 def test_a_check_that_holds_before_anything_is_done_is_found(tmp_path: Path) -> None:

@@ -48,6 +48,15 @@ def test_rows_that_say_the_same_of_another_phone_are_two() -> None:
     assert len(unsolved([(task, FAILED)] * MIN_ATTEMPTS + [(other, FAILED)] * MIN_ATTEMPTS)) == 2
 
 
+def test_rows_of_several_episodes_that_ask_the_same_are_one() -> None:
+    task = rounds(1, Split.TEST)[0]
+    episodes = [replace(task, params={**task.params, "episode_id": str(n)}) for n in range(MIN_ATTEMPTS)]
+    (found,) = unsolved((each, FAILED) for each in episodes)
+    assert (found.instruction, found.attempts) == (task.instruction, MIN_ATTEMPTS)
+    other = [replace(each, params={**each.params, "who": str(n)}) for n, each in enumerate(episodes)]
+    assert unsolved((each, FAILED) for each in other) == ()
+
+
 def test_a_built_in_suite_is_counted_by_family_whatever_its_tasks_are_about() -> None:
     home = suites()["home"]
     played = [home.task(index, 1, Split.TRAIN) for index in range(MIN_ATTEMPTS * len(home.families))]

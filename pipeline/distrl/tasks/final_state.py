@@ -12,25 +12,27 @@ from typing import Any, Final
 from simphone.machine import fresh
 from simphone.state import State, Value
 
+from distrl.tasks.conditions import MAX_TEXT
 from distrl.tasks.family import begun
 from distrl.text import encodable
 from distrl.types import Task
 
 MAX_CHARACTERS: Final = 4_000
-"""Bounds the record. Nothing but typed text can be long; the longest values are left out first."""
+"""Bounds the record. Nothing but typed text can be long; the longest values are left out first. What is in front always
+has room: five values of at most MAX_TEXT characters."""
 LEFT_OUT: Final = "…"
 
 
 def final_state(task: Task, now: State) -> str:
     """JSON: `screen`, what is in front of it, and `data`: app -> name -> value, of what is not as at the start."""
-    kept: dict[str, Any] = {"screen": now.screen}
-    in_front = {"dialog": now.dialog, "loading": now.loading, "typed": now.typed, "toast": now.toast}
-    kept |= {name: value for name, value in in_front.items() if value}
+    kept: dict[str, Any] = {"screen": _short(now.screen)}
+    in_front: dict[str, Value] = {"dialog": now.dialog, "loading": now.loading, "typed": now.typed, "toast": now.toast}
+    kept |= {name: _short(value) for name, value in in_front.items() if value}
     kept["data"] = data = _changed(_start(task), now)
     while len(text := _as_text(kept)) > MAX_CHARACTERS:
         app, name = max(((app, name) for app in data for name in data[app]), key=lambda at: _size(data[at[0]][at[1]]))
         if data[app][name] == LEFT_OUT:
-            return _as_text({"screen": now.screen})
+            return _as_text({"screen": kept["screen"]})
         data[app][name] = LEFT_OUT
     return text
 
@@ -49,6 +51,10 @@ def _start(task: Task) -> State:
         return begun(task.phone_seed, task.setup)
     except (ValueError, TypeError, AttributeError, RecursionError):
         return fresh(task.phone_seed, {}, 0.0)
+
+
+def _short(value: Value) -> Value:
+    return value if _size(value) <= MAX_TEXT else LEFT_OUT
 
 
 def _size(value: Value) -> int:

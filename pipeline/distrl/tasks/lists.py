@@ -44,8 +44,8 @@ class TaskList:
 
     @property
     def duplicates(self) -> int:
-        """Rows equal to an earlier one. They are fed like the others, each as a task of its own."""
-        return sum(row.copy > 0 for row in self.rows)
+        """Rows that ask the same as an earlier one. They are fed like the others, each as a task of its own."""
+        return len(self.rows) - len({row.asked for row in self.rows})
 
 
 class ListSuite:

@@ -28,7 +28,9 @@ TEMPLATE: Final = ("template", "task_template")
 SUITE: Final = ("suite", "dataset", "dataset_name")
 FAMILY: Final = ("family", "task", "task_name")
 STEPS: Final = ("steps", "max_steps", "complexity")
-KNOWN: Final = (*INSTRUCTION, *TEMPLATE, *SUITE, *FAMILY, *STEPS, "split", "params", "check", "setup", "episode_id")
+EPISODE: Final = "episode_id"
+"""Which recorded episode a row comes from. It is among a task's parameters, and asks for nothing."""
+KNOWN: Final = (*INSTRUCTION, *TEMPLATE, *SUITE, *FAMILY, *STEPS, "split", "params", "check", "setup", EPISODE)
 PASSED_OVER: Final = (
     "episode_length", "step_id", "android_api_level", "current_activity", "device_type", "difficulty", "tags",
     "optimal_steps",
@@ -74,17 +76,24 @@ class Row:
     @property
     def digest(self) -> str:
         """Identifies the content, independent of the file: equal rows have equal digests. 16 hex digits."""
-        said = (
+        return hashlib.sha256(json.dumps(self._content(self.params)).encode()).hexdigest()[:16]
+
+    @property
+    def asked(self) -> tuple[object, ...]:
+        """What the row asks: its content without the episode that it comes from."""
+        return self._content(tuple(each for each in self.params if each[0] != EPISODE))
+
+    def _content(self, params: tuple[tuple[str, str], ...]) -> tuple[object, ...]:
+        return (
             self.instruction,
             self.suite,
             self.family,
             self.split.value,
             self.steps,
-            self.params,
+            params,
             self.check,
             self.setup,
         )
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +182,8 @@ def _params(stated: Fields) -> dict[str, str]:
         if not PARAMETER.fullmatch(name) or name == CHECK:
             raise ValueError(f"{name[:40]!r} is no name of a parameter")
         found[name] = _parameter(value, name)
-    if "episode_id" in stated:
-        found["episode_id"] = _parameter(stated["episode_id"], "episode_id")
+    if EPISODE in stated:
+        found[EPISODE] = _parameter(stated[EPISODE], EPISODE)
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from distrl.tasks.row import EPISODE
 from distrl.tasks.suite import family_of
 from distrl.types import Outcome, Split, Task
 
@@ -32,7 +33,7 @@ class Unsolved:
 
 @dataclass(slots=True)
 class Attempts:
-    """Counts attempts by row or family. Equal rows count together, over all rounds of the list."""
+    """Counts attempts by row or family. Rows that ask the same count together, over all rounds of the list."""
 
     _failed: dict[bytes, Unsolved | None] = field(default_factory=dict)
     """By `_key`; None once there was a success."""
@@ -69,9 +70,10 @@ def _named(task: Task) -> Unsolved:
 
 
 def _key(task: Task) -> bytes:
-    """The identity of a task's row, like `Row.digest`. A short digest, as a list may have 100,000 rows, and a run keeps
-    and saves each: two of them share 8 bytes with a probability of 3e-10."""
+    """The identity of what a task's row asks, like `Row.asked`. A short digest, as a list may have 100,000 rows, and a
+    run keeps and saves each: two of them share 8 bytes with a probability of 3e-10."""
     said: list[object] = [task.suite, task.family]
     if family_of(task) is None:
-        said += [task.split.value, task.instruction, task.max_steps, sorted(task.params.items()), task.setup]
+        params = sorted(each for each in task.params.items() if each[0] != EPISODE)
+        said += [task.split.value, task.instruction, task.max_steps, params, task.setup]
     return hashlib.blake2b(json.dumps(said).encode(), digest_size=8).digest()

@@ -14,15 +14,19 @@ ROWS = 4
 
 
 def fresh(rng: random.Random, setup: Setup) -> AppData:
-    """setup: {"show": a switch that must be among those shown, "on": whether it is on}."""
+    """setup: {"show": a switch that must be among those shown, "on": whether it is on, default false}."""
     every = [" ".join(pair) for pair in pairs(SWITCHES, SWITCH_KINDS)]
     shown = rng.sample(every, 2 * ROWS)
-    asked = wanted(setup, "show", every)
+    asked, switched_on = wanted(setup, "show", every), setup.get("on", False)
+    if not isinstance(switched_on, bool):
+        raise ValueError(f"on {switched_on!r} is neither true nor false")
+    if "on" in setup and not asked:
+        raise ValueError("on is set up together with the switch to show")
     if asked and asked not in shown:
         shown[rng.randrange(len(shown))] = asked
     on = {name for name in shown if rng.random() < 0.5}
     if asked:
-        on = on | {asked} if setup.get("on") else on - {asked}
+        on = on | {asked} if switched_on else on - {asked}
     return {"shown": tuple(shown), "on": tuple(sorted(on)), "page": 0}
 
 

@@ -33,7 +33,8 @@ class CommandResult:
     """follow: a stream of further output after stdout; the rest of the line is not run.
     pieces: stdout and stderr of a whole line in order; a single command prints stdout first.
     directory: the new working directory, if it has changed. ended: whether the shell exits.
-    afterwards: called once the answer has arrived: a command that makes the phone silent is answered first.
+    afterwards: called once the answer has arrived or the host has left: a command that makes the phone silent is
+    answered first.
     """
 
     stdout: bytes = b""

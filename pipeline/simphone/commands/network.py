@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from simphone.commands.base import FAILED, CommandError, CommandResult, Invocation, complained, said
+from simphone.commands.base import FAILED, MOST_OUTPUT, CommandError, CommandResult, Invocation, complained, said
 from simphone.handset import Handset
 from simphone.ports import PortError
 
@@ -100,6 +100,8 @@ async def nc(phone: Handset, call: Invocation) -> CommandResult:
             if call.fed:
                 await stream.write(call.fed)
             while data := await stream.read_some():
+                if len(came) + len(data) > MOST_OUTPUT:
+                    raise CommandError(f"more than {MOST_OUTPUT} bytes to print at once")
                 came += data
     except (ConnectionError, TimeoutError):
         return CommandResult(bytes(came), code=FAILED)

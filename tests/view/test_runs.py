@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import logging
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -75,6 +76,41 @@ def test_an_error_is_logged_once_until_it_is_another(
             time.sleep(0.01)
     warned = [each.getMessage() for each in caplog.records if each.name == follow.LOG.name]
     assert ["refuses" in each for each in warned] == [False, True]
+
+
+def test_who_waits_for_a_run_that_is_stopped_waits_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, free = threading.Event(), threading.Event()
+
+    def identity(config: Config) -> dict[str, str]:
+        begun.set()
+        assert free.wait(MOST_S)
+        return {}
+
+    monkeypatch.setattr(follow, "identity", identity)
+    monkeypatch.setattr(follow, "INDEXED", ())
+    with closing(RunFollower(away(tmp_path))) as follower:
+        assert begun.wait(MOST_S)
+        follower.stop()
+        free.set()
+        assert follower.caught_up.wait(MOST_S)
+
+
+def test_a_run_without_topics_is_not_looked_at_without_a_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that was removed while it is shown."""
+    looks = list[int]()
+    monkeypatch.setattr(follow, "identity", lambda config: {})
+    monkeypatch.setattr(follow, "INDEXED", ())
+    monkeypatch.setattr(follow.IndexWriter, "refuse_replaced", lambda index: looks.append(1))
+    with closing(RunFollower(away(tmp_path))) as follower:
+        follower.touch()
+        deadline = time.monotonic() + MOST_S
+        while len(looks) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        began, before = time.monotonic(), len(looks)
+        while time.monotonic() < began + 2 * follow.TURN_S:
+            time.sleep(0.01)
+        assert len(looks) - before < 10
 
 
 def test_the_stream_of_a_run_that_is_gone_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

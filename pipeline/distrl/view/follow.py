@@ -145,6 +145,7 @@ class RunFollower:
                 self.reading = False
             if not self._closing.is_set():  # else what woke it may be cleared already
                 self._asked.wait()
+        self.caught_up.set()  # nobody is to wait for what is not read any more
 
     def _ended(self, error: Exception) -> None:
         self.failure = StoreError(
@@ -181,6 +182,8 @@ class RunFollower:
                     checked_at = time.monotonic()
                 for topic, reader in readers.items():
                     self._take_new(index, topic, reader)
+                if not readers:  # the run was removed
+                    self._closing.wait(TURN_S)
 
     def _identity(self) -> dict[str, str]:
         """The topics' ids. Raises StaleIndexError where one has another than before."""

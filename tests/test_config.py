@@ -195,6 +195,52 @@ def test_a_password_in_an_address_is_not_printed(item: str) -> None:
     assert "hunter2" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "item",
+    [
+        "judge.endpoint=https://host/v1?key=hunter2",
+        "judge.endpoint=host/v1?key=hunter2",
+        "appagent.endpoint=https://host/v1#hunter2",
+        "policy.server.endpoint=https://host?key=a@hunter2:b",
+        "tracing.endpoint=https://me:too?hunter2@host",
+        "kafka.schema_registry_url=https://host/?apikey=hunter2",
+        "kafka.schema_registry_url=https://host#hunter2",
+        "kafka.bootstrap=https://host:9092?key=hunter2",
+        "devices.addresses=[one:5555, 'https://host/?key=hunter2']",
+    ],
+)
+def test_a_key_in_the_query_of_an_address_is_refused_and_not_printed(item: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(sets=[item], environ={})
+    assert refused.value.where in item
+    assert "hunter2" not in str(refused.value)
+
+
+def test_an_address_with_a_query_is_printed_up_to_it() -> None:
+    assert "(it is 'https://host/v1?…)" in str(refused(sets=["judge.endpoint=https://host/v1?key=hunter2"]))
+    assert "(it is 'https://…@host/v1?…)" in str(refused(sets=["judge.endpoint=https://me:it@host/v1?key=hunter2"]))
+    assert "'com.shop?' is no package: write" in str(refused(sets=["devices.allowed_packages=['com.shop?']"]))
+
+
+@pytest.mark.parametrize("section", ["kafka", "policy.server", "algorithm"])
+def test_a_section_whose_lines_are_all_commented_out_has_its_defaults(tmp_path: Path, section: str) -> None:
+    file, above = tmp_path / "run.yaml", section.split(".")[:-1]
+    file.write_text(
+        "".join(f"{name}:\n" for name in above) + f"{'  ' * len(above)}{section.split('.')[-1]}:\n#   a: b\n"
+    )
+    assert load(file, environ={}) == load(environ={})
+    assert "section" in str(refused(sets=["kafka=null"])), "a flag that says nothing is a mistake"
+
+
+def test_a_section_that_is_empty_takes_what_a_variable_or_a_flag_puts_into_it(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("kafka:\n  # bootstrap: one:9092\n  client:\n    # linger.ms: 1\n")
+    config = load(file, ["kafka.client.linger.ms=9"], {"DISTRL_KAFKA__BOOTSTRAP": "two:9092"})
+    assert (config.kafka.bootstrap, config.kafka.client) == ("two:9092", {"linger.ms": "9"})
+    empty = {"DISTRL_KAFKA": "", "DISTRL_KAFKA__BOOTSTRAP": "two:9092"}
+    assert load(environ=empty).kafka.bootstrap == "two:9092"
+
+
 def test_a_flag_without_a_value_is_refused() -> None:
     assert "has no '='" in str(refused(sets=["run"]))
 
@@ -375,6 +421,7 @@ ANY_SECRET = PRINTABLE.filter(lambda text: not text.endswith(":")).map("zq".__ad
 MISPLACED = (
     "{}", "kafka={}", "store=[{}]", "kafka.sasl_password.x={}", "store.secret_key.x.y={}", "judge={{api_key: {}",
     "judge={{api_key: '{}', x: 1}}", "kafka.sasl_pasword={}", "judge.endpoint=http://me:{}@host/v1",
+    "judge.endpoint=https://host/v1?key={}", "kafka.schema_registry_url=https://host/#{}",
     "store.url=s3://me:{}@host/bucket", "kafka.bootstrap=me:{}@host:9092", "devices.addresses=me:{}@host",
     "kafka={{security_protocol: SASL_SSL, sasl_password: '{}'}}",
 )  # fmt: skip

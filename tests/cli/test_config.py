@@ -151,6 +151,9 @@ def test_a_misspelt_variable_is_refused(cli: Cli) -> None:
         ("algorithm.type=r2d3", "algorithm.type: r2d3 learns values of actions, and this policy has none"),
         ("kafka.security_protocol=SSL kafka.ssl_ca=/no/such/ca.pem", "kafka.ssl_ca: /no/such/ca.pem is no file"),
         ("feeder.tasks=/no/such/list.jsonl", "feeder.tasks: /no/such/list.jsonl is no file"),
+        ("feeder.suite=shop", "feeder.suite: "),
+        ("adb.binary=/no/such/adb", "adb.binary: /no/such/adb is no program"),
+        ("devices.emulators.binary=/no/such/emulator", "devices.emulators.binary: /no/such/emulator is no program"),
         ("kafka.client.no.such=1", "kafka.client.no.such: librdkafka refuses it"),
     ],
 )
@@ -158,6 +161,23 @@ def test_check_calls_no_setting_sound_that_a_role_would_refuse(cli: Cli, setting
     refused = cli("config", "check", *(word for each in setting.split() for word in ("--set", each)))
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith(where)
+
+
+def test_check_reads_the_tasks_and_the_notes_that_are_named(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text('{"instruction": "open the clock"}\n')
+    assert cli("config", "check", "-s", "feeder.tasks=train.jsonl", "-s", "appagent.notes=later.json").returncode == 0
+    (tmp_path / "train.jsonl").write_text('{"instruction": 5}\n')
+    refused = cli("config", "check", "-s", "feeder.tasks=train.jsonl")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("feeder.tasks: train.jsonl is wrong in 1 places\n  train.jsonl:1: ")
+    (tmp_path / "notes.json").write_text("{}")
+    refused = cli("config", "check", "-s", "appagent.notes=notes.json")
+    assert refused.stderr.startswith("notes.json: holds no notes of the form")
+
+
+def test_a_program_may_be_named_as_the_path_of_the_user_finds_it(cli: Cli) -> None:
+    programs = ("-s", "adb.binary=sh", "-s", f"devices.emulators.binary={sys.executable}")
+    assert cli("config", "check", *programs).returncode == 0
 
 
 def test_check_loads_the_base_model_that_is_named(cli: Cli) -> None:

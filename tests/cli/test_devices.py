@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 
-from distrl.cli.devices import phones_table
+import pytest
+from distrl.cli.devices import _by_serial, phones_table
 from distrl.device.about import About
-from distrl.types import DeviceHealth
+from distrl.telemetry.view import HEARTBEAT_STALE_MS, RunView
+from distrl.types import DeviceHealth, Heartbeat
 from rich.console import Console
 
 
@@ -33,6 +35,27 @@ def test_counters_that_are_not_0_are_named_and_so_is_what_went_wrong() -> None:
     assert "leases 3" in shown
     assert "retries" not in shown
     assert "no answer" in shown
+
+
+def health(state: str, leases: int) -> DeviceHealth:
+    return DeviceHealth("10.0.0.5:5555", state, {"leases": leases})
+
+
+@pytest.mark.parametrize("ended", ["worker-a", "worker-z"])
+@pytest.mark.parametrize("state", ["idle", "held"])
+def test_a_worker_that_is_gone_does_not_speak_for_the_phone_of_one_that_is_there(ended: str, state: str) -> None:
+    view, now = RunView(), HEARTBEAT_STALE_MS * 2
+    view.feed(Heartbeat(ended, "worker", 0, None, None, {}, (health("leased", 900),)), 0)
+    view.feed(Heartbeat("worker-m", "worker", now, None, None, {}, (health(state, 3),)), now)
+    assert _by_serial(view.status(now)) == {"10.0.0.5:5555": health(state, 3)}
+
+
+@pytest.mark.parametrize("holder", ["worker-a", "worker-z"])
+def test_of_two_workers_that_are_there_the_one_that_has_the_phone_speaks_for_it(holder: str) -> None:
+    view = RunView()
+    view.feed(Heartbeat(holder, "worker", 0, None, None, {}, (health("leased", 900),)), 0)
+    view.feed(Heartbeat("worker-m", "worker", 0, None, None, {}, (health("held", 3),)), 0)
+    assert _by_serial(view.status(0)) == {"10.0.0.5:5555": health("leased", 900)}
 
 
 def test_where_there_is_no_phone_the_table_has_a_head() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -16,12 +17,14 @@ from distrl.demo.progress import DemoProgress
 from distrl.demo.run import run_demo
 from distrl.demo.summary import held_out_success
 from distrl.errors import StackError
+from distrl.runs.recorded import RecordedSettings
 from distrl.stack.local import LocalStack
 from distrl.stack.locks import held
 from distrl.telemetry.view import RunView
-from distrl.train.folder import LOCK
+from distrl.train.folder import LOCK, RunFolder
 from distrl.train.roles import Roles
 from distrl.train.watch import progress
+from distrl.types import Settings
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -79,6 +82,32 @@ def test_a_demo_that_is_killed_has_saved_how_long_it_trained(tmp_path: Path, mon
     assert 100.02 <= saved[0] < saved[1] < saved[2] < 120
     assert [before + after for before, after in zip(left, saved, strict=True)] == pytest.approx([120.0] * 3, abs=0.5)
     assert DemoProgress.load(file).setup_seconds == 3.0
+
+
+@pytest.mark.parametrize(("began", "trained"), [(1_000, 60.0), (2_000, 0.0), (None, 0.0)])
+def test_a_demo_goes_on_with_the_time_of_its_own_run_alone(
+    began: int | None, trained: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the folder of a run that began at 1,000 ms. began: of the one in the log, if any."""
+    config, folder, got = Config(run="demo-0"), RunFolder(tmp_path, "demo-0"), list[DemoProgress]()
+    DemoProgress(5.0, 60.0, began=1_000).save(folder.progress)
+
+    @contextmanager
+    def prepared(*_: object) -> Iterator[tuple[Config, RunFolder, LocalStack]]:
+        yield config, folder, LocalStack(config)
+
+    def train(settings: Config, roles: Roles, minutes: float, progress: DemoProgress, *_: object) -> None:
+        got.append(progress)
+        raise KeyboardInterrupt
+
+    first = Settings(began or 0, "learner", "p", (), "1", "f", False, {})
+    monkeypatch.setattr(run, "prepared", prepared)
+    monkeypatch.setattr(run, "recorded", lambda _: None if began is None else RecordedSettings((first,)))
+    monkeypatch.setattr(run, "_train", train)
+    with pytest.raises(KeyboardInterrupt):
+        run_demo(config, 1.0, tmp_path, 0.0, Console())
+    assert [each.train_seconds for each in got] == [trained]
+    assert (DemoProgress.load(folder.progress).train_seconds, got[0].began) == (trained, began or 0)
 
 
 def test_the_end_says_how_far_the_first_and_the_last_version_came() -> None:

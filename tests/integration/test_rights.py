@@ -280,9 +280,9 @@ def test_rights_are_granted_by_a_command(secured_server: Secured, tmp_path: Path
     done = distrl(tmp_path, admins, "kafka", "--role", "evaluator", "--principal", "User:stranger", "--apply")
     assert done.exit_code == 0, done.output
     first, quota = done.output.splitlines()
-    assert first == f"User:stranger has the 5 rights of the evaluator in run {admins.run}"
+    assert first == f"User:stranger has the 6 rights of the evaluator in run {admins.run}"
     assert quota.startswith("kafka-configs.sh --bootstrap-server")
-    wait_in_force(admins, 5)
+    wait_in_force(admins, 6)
     stranger = User(over_tls(secured_server, "stranger", f"run={admins.run}"))
     stranger.read(admins.run, "versions")
     holds(False, stranger.write, topic_name(admins.run, "versions"))

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+from chat.server import serving, verdict
 from distrl import config as settings
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
@@ -172,6 +173,10 @@ def test_every_role_does_its_work_with_its_own_rights(
     command(viewer, tmp_path, "dlq", "ls")
     arm = ("--set", "retrace=false", "--evaluate", "0", "--out", str(tmp_path / "ablations"))
     assert "report.json" in command(viewer, tmp_path, "ablate", "--run", run, *arm)
+    with serving(verdict("success")) as server:
+        judge = ("--set", f"judge.endpoint={server.url}", "--set", "judge.model=m", "--most", "1")
+        assert "may not be" not in command(configs["evaluator"], tmp_path, "judge", "--run", run, *judge)
+    assert [*open_store(viewer.store).list(f"verdicts/{run}/")]
     assert "played" in command(operator, tmp_path, "runs", "ls")
     assert "recorded" in command(operator, tmp_path, "runs", "set", run, "feeder.max_lag=1")
 

@@ -50,6 +50,15 @@ def test_who_puts_may_look_whether_it_is_there() -> None:
         assert role.objects.get(ObjectRight.PUT, frozenset()) <= role.objects.get(ObjectRight.GET, frozenset())
 
 
+def test_an_evaluator_may_judge() -> None:
+    """What `distrl judge` reads and stores."""
+    role = ROLES["evaluator"]
+    assert all(role.may(TopicRight.READ, topic) for topic in ("trajectories", "settings"))
+    assert all(role.may_object(ObjectRight.GET, FOLDERS[name]) for name in ("screenshots", "verdicts"))
+    assert role.may_object(ObjectRight.PUT, FOLDERS["verdicts"])
+    assert "`distrl judge`" in role.does
+
+
 def test_every_folder_is_of_one_run_but_for_what_says_nothing_of_a_run() -> None:
     assert [folder.name for folder in FOLDERS.values() if folder.is_shared] == ["agents", "check"]
     assert SCREENSHOTS.of("mine") == "screenshots/mine"

@@ -119,6 +119,20 @@ def test_what_a_record_says_is_no_markup() -> None:
     assert "[bold]emulator:[red]busy" in text
 
 
+def test_what_a_terminal_would_act_on_is_shown_escaped() -> None:
+    view = RunView()
+    devices = (DeviceHealth("s\x1b[5m", "id\x1b[7mle", {}),)
+    view.feed(Heartbeat("w\x1b]0;mine\x07\u202e", "worker", NOW_MS, 1, "\x1b[31m" + "a" * 64, {}, devices), NOW_MS)
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, color_system=None, width=200)
+    console.print(render(view.status(NOW_MS), "run demo", width=200))
+    text = re.sub("\x1b\\[[0-2]m", "", out.getvalue())  # dim, bold and their end
+    assert all(line.isprintable() for line in text.splitlines())
+    assert r"w\x1b]0;mine\x07\u202e" in text
+    assert r"s\x1b[5m:id\x1b[7mle" in text
+    assert {len(line) for line in text.splitlines()} == {200}, "the frame is whole"
+
+
 def test_the_live_view_never_scrolls_a_small_terminal() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=60, height=16, legacy_windows=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from distrl.config import Config
 from distrl.feeder.admission import Admission, Progress
@@ -47,6 +49,22 @@ def test_each_limit_of_a_fleet_is_reported_with_the_setting_that_helps() -> None
     assert "set kafka.task_partitions to 10 or more" in found["kafka.task_partitions"].hint
     well = findings_of(Config(), RunProgress({}, 0.0, beats[:4]), 16)
     assert all(each.ok for each in well)
+
+
+def test_a_name_that_a_terminal_would_act_on_is_reported_escaped() -> None:
+    beats = [worker("w\x1b]0;mine\x07", (), "idle")]
+    found = {each.what: each for each in findings_of(Config(), RunProgress({0: 1}, STALLED_S, beats), 4)}
+    assert r"w\x1b]0;mine\x07 holds 0 and owns no partition" in found["progress"].detail
+    assert r"; w\x1b]0;mine\x07 own none" in found["kafka.task_partitions"].detail
+    assert all(each.detail.isprintable() for each in found.values())
+
+
+@pytest.mark.parametrize("most", [math.nan, math.inf, -math.inf, -1.0, 1e300])
+def test_a_limit_that_is_no_number_of_tasks_is_not_used(most: float) -> None:
+    feeder = Heartbeat("feeder", "feeder", 0, 0, None, {"outstanding_limit": most})
+    config = Config.model_validate({"feeder": {"outstanding": 24}})
+    found = {each.what: each.detail for each in findings_of(config, RunProgress({}, 0.0, [feeder]), 4)}
+    assert "0 tasks outstanding of at most 24 " in found["feeder.outstanding"]
 
 
 @pytest.mark.parametrize(("phones", "ok"), [(80, True), (81, False)])

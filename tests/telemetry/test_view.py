@@ -77,6 +77,11 @@ def test_a_task_that_nobody_did_in_many_attempts_is_named_from_training_and_eval
     assert without_success(others)[0] == (
         "no success in 20 attempts: home shop, any task of it (check it: distrl tasks oracle --suite home)"
     )
+    named = without_success([replace(others[0], suite="ho\x1b[2Jme", family="sh\x07op")])
+    assert named == [
+        "no success in 20 attempts: ho\\x1b[2Jme sh\\x07op, any task of it "
+        "(check it: distrl tasks oracle --suite ho\\x1b[2Jme)"
+    ]
     assert without_success(others)[-1] == "1 more without a success; the run's report lists all"
 
 

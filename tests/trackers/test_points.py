@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from distrl.trackers.points import plain_name
+from distrl.trackers.progress import Progress
 from distrl.trackers.protocol import GROUPS, Axis, Point
 from distrl.trackers.reports import MOST_AHEAD
 from distrl.types import Heartbeat, LoggedTrajectory, Outcome, Record
@@ -167,3 +168,13 @@ def test_a_name_from_a_record_is_one_that_every_tracker_takes(name: str) -> None
     assert 1 <= len(plain) <= 40
     assert plain.isascii()
     assert plain.replace("_", "a").isalnum()
+
+
+def test_suites_whose_names_differ_in_what_no_tracker_takes_have_figures_of_their_own() -> None:
+    names = ("web-shop", "web.shop", "web_shop", "w" * 41, "w" * 42, "")
+    assert len({plain_name(name) for name in names}) == len(names)
+    assert plain_name("web_shop") == "web_shop"
+    assert plain_name("web-shop") == "web_shop_4a2b04"
+    run = points()
+    take(run, [evaluated(3, "a", Outcome.SUCCESS, "web-shop"), evaluated(3, "b", Outcome.FAILURE, "web.shop")])
+    assert len(Progress("r").new(run.ready())) == 2

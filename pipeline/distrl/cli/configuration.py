@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import typer
 import yaml
 
@@ -30,18 +32,21 @@ def show(config: ConfigFile = None, sets: Sets = None) -> None:
 def check(config: ConfigFile = None, sets: Sets = None) -> None:
     """Refuse an unknown setting or an impossible value with its path and what is allowed; exit 0 if all is well.
 
-    Also checks the files that settings name, and kafka.client with librdkafka. Connects to nothing but
-    the hub of a base model that is named on one and not here yet.
+    Also checks the programs and files that settings name, except those that a role creates; the rows of feeder.tasks;
+    and kafka.client with librdkafka. Connects to nothing but the hub of a base model that is named on one and not here
+    yet.
     """
     from distrl.broker.client_settings import check_client
 
     settings = load(config, sets)
-    _refuse_missing_files(settings)
+    _refuse_files(settings)
     check_client(settings.kafka)
     from distrl.algorithms.registry import refuse_other_policy
     from distrl.policy.registry import policy_of
     from distrl.runs.settings import learning_fingerprint
+    from distrl.tasks.lists import suite_of
 
+    suite_of(settings.feeder)
     policy = policy_of(settings.policy)
     refuse_other_policy(settings, policy.tokenizer)
     console.print(
@@ -49,7 +54,10 @@ def check(config: ConfigFile = None, sets: Sets = None) -> None:
     )
 
 
-def _refuse_missing_files(settings: Config) -> None:
+def _refuse_files(settings: Config) -> None:
+    """Raises ConfigError for a file that is not there, a program that cannot be run, and what holds no notes."""
+    from distrl.appagent.notes import load as load_notes
+
     named = [
         ("kafka.ssl_ca", settings.kafka.ssl_ca),
         ("kafka.schema_registry_ca", settings.kafka.schema_registry_ca),
@@ -59,3 +67,13 @@ def _refuse_missing_files(settings: Config) -> None:
     for path, file in named:
         if file is not None and not file.is_file():
             raise ConfigError(path, f"{file} is no file", "name a file that is there, or leave the setting out")
+    emulator, notes = settings.devices.emulators.binary, settings.appagent.notes
+    programs = [
+        ("adb.binary", settings.adb.binary),
+        ("devices.emulators.binary", None if emulator is None else emulator.expanduser()),
+    ]
+    for path, program in programs:
+        if program is not None and shutil.which(program) is None:
+            raise ConfigError(path, f"{program} is no program", "name one that can be run, or leave the setting out")
+    if notes is not None and notes.exists():  # an exploration creates it
+        load_notes(notes)

@@ -19,6 +19,7 @@ from distrl.device.health import COUNTERS
 if TYPE_CHECKING:
     from distrl.config import Config
     from distrl.device.about import About
+    from distrl.telemetry.view import RunStatus
     from distrl.types import DeviceHealth
 
 COLUMNS = ("serial", "adb", "phone", "in front", "held by", "worker", "counted", "trouble")
@@ -112,15 +113,21 @@ def _cells(each: About, health: DeviceHealth | None) -> Mapping[str, str]:
 
 def _counters(settings: Config) -> Mapping[str, DeviceHealth]:
     """Serial -> health of each phone, from the newest heartbeats."""
-    from distrl.device.pooled import HELD
     from distrl.errors import BrokerError
     from distrl.telemetry.feed import status_of
 
     try:
-        beats = status_of(settings).processes
+        status = status_of(settings)
     except BrokerError as error:
         print(f"no counters: {error.what}", file=sys.stderr)
         return {}
-    devices = [device for beat in beats for device in beat.devices]
-    devices.sort(key=lambda device: device.state != HELD)  # of two workers that name a phone, the one that has it
-    return {device.serial: device for device in devices}
+    return _by_serial(status)
+
+
+def _by_serial(status: RunStatus) -> Mapping[str, DeviceHealth]:
+    """Of two workers that name a phone, the one that is not silent counts; of two of those, the one that has it."""
+    from distrl.device.pooled import HELD
+
+    found = [(beat.process not in status.silent, device) for beat in status.processes for device in beat.devices]
+    found.sort(key=lambda each: (each[0], each[1].state != HELD))
+    return {device.serial: device for _, device in found}

@@ -13,6 +13,7 @@ from distrl.cli.common import ConfigFile, Sets, console, ended_as_interrupted, l
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError
 from distrl.telemetry import logs
+from distrl.text import printable
 
 if TYPE_CHECKING:
     from distrl.stack.doctor import Finding
@@ -141,8 +142,9 @@ def without_success(found: Sequence[Unsolved]) -> list[str]:
 
     lines = []
     for each in found[:SHOWN]:
-        what = f'"{escaped(each.instruction)}"' if each.instruction else f"{each.suite} {each.family}, any task of it"
-        check = "distrl tasks oracle " + ("-s feeder.tasks=FILE" if each.instruction else f"--suite {each.suite}")
+        suite, family, instruction = map(escaped, (each.suite, each.family, each.instruction))
+        what = f'"{instruction}"' if instruction else f"{suite} {family}, any task of it"
+        check = "distrl tasks oracle " + ("-s feeder.tasks=FILE" if instruction else f"--suite {suite}")
         lines.append(f"no success in {each.attempts} attempts: {what} (check it: {check})")
     if len(found) > SHOWN:
         lines.append(f"{len(found) - SHOWN} more without a success; the run's report lists all")
@@ -168,10 +170,15 @@ def doctor(
     shown = table("what", "", "detail", "hint")
     for finding in findings:
         hint = "" if finding.ok else finding.hint
-        shown.add_row(*row(finding.what, "ok" if finding.ok else "NO", finding.detail, hint))
+        shown.add_row(*row(finding.what, "ok" if finding.ok else "NO", _escaped(finding.detail), _escaped(hint)))
     console.print(shown)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)
+
+
+def _escaped(text: str) -> str:
+    """`text`, which may repeat what a server or a phone sent, with controls but line ends escaped."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def _of_the_run(config: ConfigFile, sets: Sets) -> list[Finding]:

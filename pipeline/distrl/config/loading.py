@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from pydantic import SecretStr, ValidationError
 
-from distrl.config.names import kinds_at
+from distrl.config.names import field_at, kinds_at, sections_of
 from distrl.config.refusals import explain
 from distrl.config.tree import Config, path_of
 from distrl.errors import ConfigError
@@ -35,7 +35,7 @@ def load(
 
     Raises ConfigError, naming the setting, what is wrong with it and what is allowed.
     """
-    tree: dict[str, Any] = {} if file is None else _read(file)
+    tree: dict[str, Any] = {} if file is None else _without_empty(_read(file))
     for name, value in sorted((os.environ if environ is None else environ).items()):
         if name.startswith(ENV_PREFIX):
             _put(tree, path_of(name.removeprefix(ENV_PREFIX).lower().split("__")), value, where=name)
@@ -122,6 +122,16 @@ def _read(file: Path) -> dict[str, Any]:
     return tree
 
 
+def _without_empty(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """`tree` without the sections whose lines are all commented out, which YAML reads as null."""
+    found = {}
+    for name, value in tree.items():
+        field = field_at((*above, name))
+        if value is not None or field is None or not sections_of(field.annotation):
+            found[name] = _without_empty(value, (*above, name)) if isinstance(value, Mapping) else value
+    return found
+
+
 def _place(error: yaml.YAMLError) -> str:
     """Where; not the line, nor why, which names what stands there and may be a secret."""
     mark = getattr(error, "problem_mark", None)
@@ -131,7 +141,9 @@ def _place(error: yaml.YAMLError) -> str:
 def _put(tree: dict[str, Any], path: list[str], value: str, where: str) -> None:
     node = tree
     for name in path[:-1]:
-        node = node.setdefault(name, {})
+        if node.get(name) is None:
+            node[name] = {}
+        node = node[name]
         if not isinstance(node, dict):
             raise ConfigError(where, f"'{name}' is a setting, not a section", "see `distrl config show`")
     node[path[-1]] = _value(path, value, where)

@@ -16,6 +16,8 @@ from distrl.errors import ConfigError
 from distrl.librdkafka import PropertyError
 
 SCHEME = re.compile(r"\W*\w+://")
+QUERY = re.compile(r"([/:][^?#]*)[?#].*", re.DOTALL)
+"""What follows the path of an address, which may hold a key."""
 
 
 def explain(error: ValidationError) -> ConfigError:
@@ -45,7 +47,7 @@ def _refusal(problem: ErrorDetails) -> ConfigError:
 def _wrong(problem: ErrorDetails) -> str:
     """What is wrong, without pydantic's terms."""
     if problem["type"] == "value_error":
-        return _without_login(str(problem["ctx"]["error"]))
+        return _without_secrets(str(problem["ctx"]["error"]))
     return {
         "tuple_type": "Input should be a list",
         "path_type": "Input should be a path",
@@ -62,14 +64,19 @@ def _shown(loc: Sequence[int | str], value: Any) -> str:
         found is not None and bool(sections_of(found.annotation)) and not isinstance(value, int | float)
     )
     hidden = SecretStr in kinds_at(path) or isinstance(value, Mapping | BaseModel) or stands_for_section
-    return "" if hidden else f" (it is {_without_login(written(value))})"
+    return "" if hidden else f" (it is {_without_secrets(written(value))})"
 
 
-def _without_login(text: str) -> str:
-    """`text` without what stands before its last @, as in an address that names a user and a password; none may."""
+def _without_secrets(text: str) -> str:
+    """`text` without what an address may name beside its host and path: a user and a password before its last @, and a
+    query. None may.
+    """
     before, at, after = text.rpartition("@")
-    scheme = SCHEME.match(before)
-    return f"{scheme.group() if scheme else ''}…@{after}" if at and ":" in before else text
+    if at and ":" in before:
+        scheme = SCHEME.match(before)
+        in_query = QUERY.search(before) is not None  # or of a password: then what follows the @ may be of a key
+        text = f"{scheme.group() if scheme else ''}…{'' if in_query else f'@{after}'}"
+    return QUERY.sub(r"\1?…", text)
 
 
 def _allowed(loc: Sequence[int | str]) -> str:

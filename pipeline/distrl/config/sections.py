@@ -48,7 +48,7 @@ class KafkaSettings(Section):
     framing: Annotated[Literal["none", "confluent"], LOCAL] = Field(
         "none", description="the form of written values; confluent: for clients of a schema registry (docs/wire.md)"
     )
-    schema_registry_url: Annotated[str | None, Field(pattern=r"^https?://[^/@\s]+(/[^@\s]*)?$"), LOCAL] = Field(
+    schema_registry_url: Annotated[str | None, Field(pattern=r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$"), LOCAL] = Field(
         None, description="http(s)://HOST[:PORT] of the registry, which is asked at the start of who writes"
     )
     schema_registry_username: Annotated[str | None, LOCAL] = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from distrl.errors import ConfigError
@@ -17,6 +17,16 @@ class DemoProgress:
     setup_seconds: float = 0.0
     """Of the first set-up, including the installation."""
     train_seconds: float = 0.0
+    began: int = 0
+    """When the run's first settings were recorded, ms since the epoch; 0: not yet, when this was saved."""
+
+    def of(self, began: int | None) -> DemoProgress:
+        """The progress of the run that began then; None: its log has no settings. Without durations where these are of
+        another run of this name, as after that one was removed.
+        """
+        if began is None:
+            return DemoProgress()
+        return replace(self, began=began) if self.began in (0, began) else DemoProgress(began=began)
 
     def save(self, path: Path) -> None:
         """Raises ConfigError where it cannot be written."""

@@ -17,6 +17,7 @@ from distrl.demo.progress import DemoProgress
 from distrl.errors import ConfigError
 from distrl.evaluate.gather import gather
 from distrl.evaluate.report import write_report
+from distrl.runs.recorded import recorded
 from distrl.train.folder import folder_of
 from distrl.train.placement import WORKERS, place
 from distrl.train.roles import Roles, running
@@ -33,11 +34,13 @@ SAVE_S = 5.0
 def run_demo(config: Config, minutes: float, out: Path, started: float, console: Console) -> Path:
     """Train for `minutes` in total over all invocations and write report.html and report.json into the run's folder.
 
-    started: time.time() at which the set-up began. Returns the path of the report. Raises as `prepared` does.
+    started: time.time() at which the set-up began. Returns the path of the report. Raises as `prepared` and `recorded`.
     """
     progress_file = folder_of(config, out).progress
     progress = DemoProgress.load(progress_file)  # refuses a broken file before anything is created
     with prepared(config, out, console, OWNER) as (settings, folder, stack):
+        found = recorded(settings)
+        progress = progress.of(None if found is None else found.records[0].at)
         if progress.train_seconds == 0.0:
             progress = replace(progress, setup_seconds=time.time() - started)
             progress.save(progress_file)

@@ -142,8 +142,9 @@ _DECLARED = (
     ),
     Role(
         "evaluator",
-        "`distrl evaluate`, and `distrl appagent evaluate`, which stores the agent's description",
-        _topics("versions evaluations settings", "evaluations heartbeats"),
+        "`distrl evaluate`; `distrl appagent evaluate`, which stores the agent's description; `distrl judge`, which "
+        "reads trajectories and stores verdicts",
+        _topics("trajectories versions evaluations settings", "evaluations heartbeats"),
         objects=_objects("adapters screenshots verdicts agents check", "screenshots verdicts agents check"),
         quota=MANY,
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from distrl.broker.connect import admin
 from distrl.broker.topic_admin import partition_count
@@ -12,6 +13,9 @@ from distrl.config import Config
 from distrl.telemetry.feed import RunFeed, RunProgress
 from distrl.telemetry.stalls import STALLED_HINT, limits, phones_answering, stalled
 from distrl.types import Heartbeat
+
+MOST_TASKS: Final = 2**31
+"""A reported limit of so many or more, or of less than 0, counts as none: a heartbeat may hold any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,6 @@ def _lag(config: Config, phones: int) -> FleetFinding:
 
 
 def _limit(beats: Sequence[Heartbeat], otherwise: int) -> int:
-    """The feeder's reported limit: its settings may differ from the caller's."""
-    said = (beat.metrics.get("outstanding_limit") for beat in beats if beat.role == "feeder")
-    return next((int(most) for most in said if most is not None), otherwise)
+    """The feeder's reported limit, as its settings may differ from the caller's; `otherwise` where none is usable."""
+    reported = (beat.metrics.get("outstanding_limit", -1.0) for beat in beats if beat.role == "feeder")
+    return next((int(most) for most in reported if 0 <= most < MOST_TASKS), otherwise)

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from distrl.telemetry.view import RunStatus
+from distrl.text import printable
 from distrl.types import Heartbeat
 
 WIDTH = 100
@@ -101,11 +102,13 @@ def _fitting(lines: Sequence[Mapping[str, str]], width: int) -> list[str]:
 
 
 def _process_cells(beat: Heartbeat, newest: int | None, silent: bool) -> dict[str, str]:
+    """By the names of the columns, with controls escaped: names in a heartbeat are untrusted."""
+
     def metric(name: str, digits: int) -> str:
         return f"{beat.metrics[name]:.{digits}f}" if name in beat.metrics else ""
 
     states = Counter(device.state for device in beat.devices)
-    return {
+    cells = {
         "process": beat.process + (" (silent)" if silent else ""),
         "version": "" if beat.version is None else str(beat.version),
         "weights": (beat.version_sha256 or "")[:8],
@@ -118,6 +121,7 @@ def _process_cells(beat: Heartbeat, newest: int | None, silent: bool) -> dict[st
         "phones": ", ".join(f"{count} {state}" for state, count in sorted(states.items())),
         "each phone": " ".join(f"{d.serial.rpartition(':')[2] or d.serial}:{d.state}" for d in beat.devices),
     }
+    return {name: printable(cell) for name, cell in cells.items()}
 
 
 def _evaluations(status: RunStatus, most: int) -> Table:

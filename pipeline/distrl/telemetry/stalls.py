@@ -1,10 +1,14 @@
-"""Detects stalls: outstanding tasks without new trajectories, and the workers that hold them. Pure."""
+"""Detects stalls: outstanding tasks without new trajectories, and the workers that hold them. Pure.
+
+Names in heartbeats are untrusted: in texts for people their controls are escaped.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from distrl.text import printable
 from distrl.types import Heartbeat
 
 STALLED_S = 60.0
@@ -30,7 +34,9 @@ class Holder:
 
     def __str__(self) -> str:
         where = f"in partitions {ranges(self.partitions)}" if self.partitions else "and owns no partition"
-        return f"{self.worker} holds {self.tasks} {where}, {self.answering} of its {self.phones} phones answer"
+        return (
+            f"{printable(self.worker)} holds {self.tasks} {where}, {self.answering} of its {self.phones} phones answer"
+        )
 
 
 def phones_answering(beats: Iterable[Heartbeat]) -> int:
@@ -82,7 +88,7 @@ def limits(
     setting, most: feeder.outstanding, and the resulting number; partitions: of the tasks topic.
     """
     workers = [beat for beat in beats if beat.role == "worker" and beat.partitions is not None]
-    without = sorted(beat.process for beat in workers if not beat.partitions and phones_answering([beat]))
+    without = sorted(printable(beat.process) for beat in workers if not beat.partitions and phones_answering([beat]))
     follows = "follows the phones" if setting is None else "is set"
     idle = f"; {', '.join(without)} own none, and their phones get no task" if without else ""
     return [

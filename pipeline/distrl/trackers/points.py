@@ -7,6 +7,7 @@ which topics are read, but for when they are ready.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter, deque
 from collections.abc import Callable
@@ -24,6 +25,8 @@ JOURNAL: Final = "journal"
 KNOWN: Final = (Outcome.SUCCESS, Outcome.FAILURE)
 LONGEST_NAME: Final = 40
 """Characters of a suite's name in the name of a figure."""
+DIGEST: Final = 6
+"""Those that tell it from another name that would be written alike: hexadecimal digits of its sha256."""
 
 Key = tuple[int, Split]
 """Version and split: one evaluation, which may be of tasks of several suites."""
@@ -188,5 +191,12 @@ class RunPoints:
 
 
 def plain_name(name: str) -> str:
-    """A name from a record, which may hold anything, as one that every tracker takes."""
-    return re.sub(r"[^A-Za-z0-9_]", "_", name)[:LONGEST_NAME] or "_"
+    """A name from a record, which may hold anything, as one that every tracker takes: with a digest if it is altered.
+
+    `web-shop` and `web.shop` have figures of their own.
+    """
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", name)[:LONGEST_NAME]
+    if plain and plain == name:
+        return plain
+    digest = hashlib.sha256(name.encode()).hexdigest()[:DIGEST]
+    return f"{plain[: LONGEST_NAME - DIGEST - 1]}_{digest}"

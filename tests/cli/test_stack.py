@@ -1,0 +1,21 @@
+"""What `distrl doctor` prints of what servers and phones sent."""
+
+from __future__ import annotations
+
+import pytest
+from distrl.cli.main import app
+from distrl.stack.doctor import Finding
+from typer.testing import CliRunner
+
+
+def test_a_finding_is_printed_with_its_lines_and_with_controls_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = "one\x1b]0;mine\x07\ntwo"
+    monkeypatch.setattr("distrl.stack.doctor.examine", lambda _: [Finding("phones", False, sent, f"see {sent}")])
+    done = CliRunner().invoke(app, ["doctor", "--no-fleet"], env={"COLUMNS": "200"})
+    assert done.exit_code == 1
+    assert "\x1b" not in done.output
+    assert "\x07" not in done.output
+    (first,) = [line for line in done.output.splitlines() if "phones" in line]
+    assert first.count(r"one\x1b]0;mine\x07") == 2
+    assert "two" not in first
+    assert "two" in done.output

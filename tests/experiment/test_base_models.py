@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from distrl.errors import ConfigError
-from distrl.experiment import plan, warmup
+from distrl.experiment import base_models, plan, warmup
 from distrl.experiment.base_models import FOLDER, grounded, refuse_unknown_words
 from distrl.experiment.catalogue import EXPERIMENTS
 from distrl.experiment.run import run_experiment
 from distrl.experiment.warmup import adapter_file
 from distrl.policy.files import CONFIG
+from distrl.policy.recurrent_q.directory import Described, described
 from distrl.policy.registry import SHIPPED, base_sha256
 
 
@@ -44,6 +45,25 @@ def test_the_recurrent_q_is_made_once_over_the_base_model_and_again_where_it_was
     assert len(list((tmp_path / FOLDER).iterdir())) == 1
     (plain, *_) = EXPERIMENTS["drift"].cells("quick", (0,))
     assert grounded(plain, tmp_path) is plain
+
+
+def test_the_recurrent_q_that_code_of_another_format_has_made_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cell that is computed again must not act by what the code of before has made."""
+    (cell, *_) = EXPERIMENTS["r2d3"].cells("quick", (0,))
+    before = grounded(cell, tmp_path)
+    for change in (
+        lambda: monkeypatch.setattr(base_models, "FORMAT", plan.FORMAT + 1),
+        lambda: monkeypatch.setattr(base_models, "Described", lambda: Described(width=256)),
+    ):
+        change()
+        after = grounded(cell, tmp_path)
+        assert after.base_model != before.base_model
+        before = after
+    assert after.base_model is not None
+    assert described(after.base_model).width == 256
+    assert len(list((tmp_path / FOLDER).iterdir())) == 3
 
 
 def test_cells_of_another_base_model_are_other_cells(tmp_path: Path) -> None:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from distrl.errors import ConfigError
 from distrl.evaluate.failures import Mode
 from distrl.experiment.catalogue import EXPERIMENTS
+from distrl.experiment.cells import FOLDER, as_json
 from distrl.experiment.figure import draw
+from distrl.experiment.figure_learned import learned as learned_figure
 from distrl.experiment.held_out import held_out_of
 from distrl.experiment.measure import CurvePoint, learned
 from distrl.experiment.page import html_page
-from distrl.experiment.plan import Cell, Experiment
+from distrl.experiment.plan import Cell, Experiment, Preset
 from distrl.experiment.report import Report, report_of, to_csv, to_dict
+from distrl.experiment.run import FILES, run_experiment
 
 SEEDS = (0, 1, 2)
 TASKS, FAMILIES = 96, 6
@@ -38,14 +44,16 @@ def cell(done: Sequence[bool], plays: Sequence[str] = ()) -> Mapping[str, Any]:
     }
 
 
-def planted(name: str, chances: Sequence[float], draw_of: int = 3, seeds: tuple[int, ...] = SEEDS) -> Report:
+def planted(
+    name: str, chances: Sequence[float], draw_of: int = 3, seeds: tuple[int, ...] = SEEDS, preset: Preset = "quick"
+) -> Report:
     """A report in which every arm does each task with its chance, each seed by its own luck."""
     rng = np.random.default_rng(draw_of)
     experiment = EXPERIMENTS[name]
-    cells = experiment.cells("quick", seeds)
+    cells = experiment.cells(preset, seeds)
     plays = [play.name for play in cells[0].arm.plays]
     found = [cell((rng.random(TASKS) < chance).tolist(), plays) for chance in chances for _ in seeds]
-    return report_of(experiment, "quick", seeds, cells, [dict(each) for each in found])
+    return report_of(experiment, preset, seeds, cells, [dict(each) for each in found])
 
 
 def test_three_points_inside_the_noise_are_undecided_and_thirty_are_not() -> None:
@@ -84,14 +92,15 @@ def test_seeds_that_agree_by_chance_decide_nothing_that_the_tasks_do_not() -> No
     assert (far.arm, far.verdict) == ("no Retrace", "worse")
 
 
+@pytest.mark.parametrize("preset", ["quick", "full"])
 @pytest.mark.parametrize("name", [name for name, each in EXPERIMENTS.items() if each.compared == "success_last"])
-def test_every_learning_experiment_has_its_files(name: str) -> None:
+def test_every_learning_experiment_has_its_files(name: str, preset: Preset) -> None:
     experiment: Experiment = EXPERIMENTS[name]
-    arms = len(experiment.arms("quick"))
+    arms = len(experiment.arms(preset))
     chances = [0.3 + 0.4 * place / arms for place in range(arms)]
-    report = planted(name, chances)
+    report = planted(name, chances, preset=preset)
     content = json.loads(json.dumps(to_dict(report), allow_nan=False))
-    assert [each["name"] for each in content["arms"]] == [arm.name for arm in experiment.arms("quick")]
+    assert [each["name"] for each in content["arms"]] == [arm.name for arm in experiment.arms(preset)]
     for each in content["arms"]:
         held_out = each["held_out"]
         assert held_out["interquartile_mean"]["low"] <= held_out["interquartile_mean"]["value"]
@@ -103,6 +112,25 @@ def test_every_learning_experiment_has_its_files(name: str) -> None:
     page = html_page(report, png)
     assert ("probability of improvement" in page) == (len(chances) > 1)
     assert all(arm["name"] in page for arm in content["arms"])
+
+
+@pytest.mark.parametrize(("name", "preset"), [("dper-weights", "full"), ("failure-modes", "quick")])
+def test_each_arm_of_a_figure_has_a_look_of_its_own_and_is_named_where_nothing_covers_the_name(
+    name: str, preset: Preset
+) -> None:
+    """As 20 arms, of which there are more than colours."""
+    names = [arm.name for arm in EXPERIMENTS[name].arms(preset)]
+    figure = learned_figure(planted(name, [0.5] * len(names), preset=preset))
+    figure.draw_without_rendering()  # places what it consists of
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == names
+    assert len({(line.get_color(), line.get_linestyle()) for line in legend.get_lines()}) == len(names)
+    below = legend.get_window_extent()
+    assert figure.bbox.x0 <= below.x0 < below.x1 <= figure.bbox.x1
+    assert not any(below.overlaps(axes.get_tightbbox()) for axes in figure.axes)
+    rows = [text.get_window_extent() for text in figure.axes[2].get_yticklabels()]
+    assert len(rows) == len(names)
+    assert not any(one.overlaps(other) for one, other in pairwise(rows))
 
 
 def test_methods_are_compared_with_a_ride_on_their_own_suite() -> None:
@@ -140,6 +168,36 @@ def test_seeds_that_played_other_tasks_are_refused() -> None:
     one, other = cell([True] * TASKS), cell([True] * (TASKS - 1))
     with pytest.raises(ValueError, match="other tasks"):
         held_out_of([one, other])
+
+
+@pytest.mark.parametrize("others", [{0}, {3, 4, 5}])
+def test_cells_that_have_played_other_tasks_are_refused_before_they_are_compared(
+    others: set[int], tmp_path: Path
+) -> None:
+    """others: of one seed, and of an arm under every seed, as other code may have made them."""
+    experiment = EXPERIMENTS["learning-curves"]
+    cells = experiment.cells("quick", SEEDS)
+    results = [cell([True] * TASKS) for _ in cells]
+    persist(cells, results, tmp_path)
+    run_experiment(experiment, "quick", SEEDS, tmp_path)
+    (tmp_path / FILES[0]).unlink()
+    for place in others:
+        episodes = [[f"other-{task}", *ended] for task, *ended in results[place]["episodes"]]
+        results[place] = {**results[place], "episodes": episodes}
+    persist(cells, results, tmp_path)
+    with pytest.raises(ConfigError, match=r"have played other held-out tasks(?s:.)*name another --out") as refused:
+        run_experiment(experiment, "quick", SEEDS, tmp_path)
+    assert refused.value.where == str(tmp_path)
+    assert "a-ride/async" in refused.value.what
+    assert not (tmp_path / FILES[0]).exists()
+
+
+def persist(cells: Sequence[Cell], results: Sequence[Mapping[str, Any]], out: Path) -> None:
+    """As `distrl.experiment.cells` does."""
+    (out / FOLDER).mkdir(exist_ok=True)
+    for each, result in zip(cells, results, strict=True):
+        content = {"fingerprint": each.fingerprint, "result": result}
+        (out / FOLDER / each.file).write_bytes(as_json(content))
 
 
 def test_scores_are_the_shares_of_families() -> None:

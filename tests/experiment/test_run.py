@@ -7,23 +7,26 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import psutil
 import pytest
 from command_lines import line_of
 from distrl.errors import ComputeError, ConfigError
+from distrl.experiment import spent
 from distrl.experiment.catalogue import EXPERIMENTS, experiment_of
 from distrl.experiment.cells import FOLDER, TEMPORARY, persisted_by_other_code
 from distrl.experiment.plan import Cell, seeds_of
 from distrl.experiment.run import FILES
+from distrl.experiment.spent import DIRTY, UNKNOWN, Spent, by_other_code, code_version, note
 from distrl.experiment.spent import FILE as COST
 from distrl.experiment.spent import FOLDER as SPENT
-from distrl.experiment.spent import UNKNOWN, Spent, by_other_code, code_version, note
 
 from . import small
 
@@ -142,6 +145,38 @@ def test_an_interrupted_experiment_leaves_no_process_and_no_temporary_file(
     assert list(temporary.iterdir()) == []
 
 
+ONE_IDLE = """
+import sys
+from pathlib import Path
+from distrl.experiment.cells import results
+from distrl.experiment.costs import PAPER
+from distrl.experiment.plan import Arm, Cell
+lengths = {"short": 100.0, "long": 1e7}
+cells = [Cell(Arm(name, 4, PAPER, ("feeder.suite=home",)), 0, until) for name, until in lengths.items()]
+try:
+    results(cells, Path(sys.argv[1]), lambda cell: print(cell.arm.name, flush=True), processes=2)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_ctrl_c_in_a_terminal_ends_all_processes_without_a_traceback(tmp_path: Path) -> None:
+    """It reaches every process of the terminal's group; one of those here waits for a cell, the other computes."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", ONE_IDLE, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "short\n"
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.communicate(timeout=LONGEST_S)[1] == ""
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+
+
 def tracker(process: psutil.Process) -> bool:
     """multiprocessing's own, which stays for as long as this process does."""
     return "resource_tracker" in line_of(process)
@@ -172,6 +207,23 @@ def test_what_other_code_has_made_is_said_and_taken(whole: Path, tmp_path: Path)
     assert persisted_by_other_code(cells, tmp_path, code_version())["abc"] == 1, "what is computed anew is not named"
     (tmp_path / SPENT / cells[1].file).unlink()
     assert persisted_by_other_code(cells, tmp_path, code_version()) == {"def": 1, "def-dirty": 1, UNKNOWN: 1}
+
+
+def test_the_commit_of_a_repository_that_the_package_only_lies_in_is_not_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a project in whose environment the package is installed."""
+    environment = tmp_path / ".venv"
+    environment.mkdir()
+    shutil.copyfile(spent.__file__, environment / "spent.py")
+    (tmp_path / ".gitignore").write_text(".venv/\n")
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for words in (("init", "-q"), ("add", "."), (*who, "commit", "-q", "-m", "a project")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    monkeypatch.setattr(spent, "__file__", str(environment / "spent.py"))
+    assert code_version() == f"distrl {version('distrl')}"
+    subprocess.run(["git", "add", "-f", "."], cwd=tmp_path, check=True)
+    assert code_version().endswith(DIRTY), "a file of the repository is of its commit"
 
 
 def test_every_experiment_has_arms_with_settings_that_are_taken() -> None:

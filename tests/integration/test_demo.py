@@ -12,6 +12,7 @@ from pathlib import Path
 import factories
 import pytest
 from distrl.broker import topic_admin
+from distrl.broker.connect import admin
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.topics import topic_name
@@ -19,9 +20,11 @@ from distrl.config import Config, load
 from distrl.demo import run as demo
 from distrl.demo.progress import DemoProgress
 from distrl.errors import BrokerError, ConfigError, StackError
+from distrl.stack.local import LocalStack
 from distrl.stack.processes import find_all, stop_all
 from distrl.telemetry.feed import RunFeed, status_of
 from distrl.train.roles import running
+from distrl.train.run import train
 from distrl.train.watch import watch
 from distrl.types import Evaluation, Heartbeat, Trajectory
 from rich.console import Console
@@ -122,6 +125,66 @@ def test_where_there_is_no_terminal_a_line_comes_now_and_then(config: Config, fo
     assert len(lines) == 2
     assert all("1 trajectories, 1 a minute, success 100%, version 3" in line for line in lines)
     assert "\x1b" not in out.getvalue()
+
+
+def test_the_view_begins_again_where_the_broker_has_lost_what_it_had_read(
+    config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every role survives that, so the run must not end by its view."""
+    monkeypatch.setattr("distrl.train.watch.REOPEN_S", 0.2)
+    out, done, deadline = io.StringIO(), set[str](), time.monotonic() + 4 * PATIENCE_S
+    client, name = admin(config.kafka), topic_name(config.run, "heartbeats")
+    with RecordProducer(config, "a-test") as producer:
+
+        def learned(number: int) -> None:
+            producer.publish("trajectories", f"task-{number}", trajectory(number)).result(PATIENCE_S)
+
+        def lose() -> None:
+            """Called between two looks at the log."""
+            if "lost" not in done:
+                client.delete_topics([name])[name].result(PATIENCE_S)
+                while name in client.list_topics(timeout=PATIENCE_S).topics:
+                    assert time.monotonic() < deadline
+                topic_admin.ensure(config)
+                done.add("lost")
+            elif "more" not in done and "the view of the run stands still" in caplog.text:
+                learned(1)
+                done.add("more")
+
+        def left() -> float:
+            assert time.monotonic() < deadline
+            return 0.0 if "2 trajectories" in out.getvalue() else 1.0
+
+        learned(0)
+        for number in range(5):
+            producer.publish("heartbeats", "w", Heartbeat("w", "worker", number, 0, "c" * 64, {})).result(PATIENCE_S)
+        with Journal(config) as journal:
+            journal.publish_version(VERSION)
+        with running(config, folder, lose) as roles:
+            watch(config, roles, Console(file=out, width=200), left)
+    lines = out.getvalue().splitlines()
+    assert all("1 trajectories" in line for line in lines[:-1]), "the last status, while there is no newer one"
+    assert "2 trajectories" in lines[-1]
+
+
+@pytest.mark.parametrize("has_version", [False, True])
+def test_that_the_learner_waits_for_demonstrations_is_printed_where_it_does(
+    config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch, has_version: bool
+) -> None:
+    """On phones of one's own; a run that has a version has had them."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalStack, "up", lambda *_, **__: config)
+    monkeypatch.setattr("distrl.train.run.start_all", interrupted)
+    if has_version:
+        with Journal(config) as journal:
+            journal.publish_version(VERSION)
+    out = io.StringIO()
+    with pytest.raises(KeyboardInterrupt):
+        train(config, folder.parent / "out", Console(file=out, width=200), 1, None)
+    assert ("the learner waits for" in out.getvalue()) != has_version
 
 
 def test_on_a_terminal_the_view_is_drawn_for_its_size(config: Config, folder: Path) -> None:

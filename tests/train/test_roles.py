@@ -216,41 +216,63 @@ def test_nobody_is_left_however_the_block_ends(config: Config, folder: Path, err
 
 
 INTERRUPTED = """
-import sys
+import sys, time
 from pathlib import Path
+from distrl.cli.common import stopped_how
 from distrl.config import load
 from distrl.train import roles as room
 room.STOP_TIMEOUT_S = 300.0  # a test that waited for it would fail
 from distrl.train.roles import running
-with running(load(sets=sys.argv[2:], environ={}), Path(sys.argv[1])) as roles:
-    roles.start("deaf", "phones")
-    sys.stdin.readline()
-    print("stopping", flush=True)
-    roles.stop("deaf")
+try:
+    with running(load(sets=sys.argv[3:], environ={}), Path(sys.argv[2])) as roles:
+        roles.start("deaf", "phones")
+        sys.stdin.readline()
+        try:
+            if sys.argv[1] == "in its work":
+                print("working", flush=True)
+                time.sleep(300)
+        finally:
+            try:
+                print("stopping", flush=True)
+                roles.stop("deaf")
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+                raise
+except KeyboardInterrupt as interrupt:
+    stopped_how(interrupt)
+    raise
 """
 
 
-def test_ctrl_c_while_stopping_leaves_nobody(config: Config, folder: Path) -> None:
-    """The first one interrupts an orderly stop and the second one the last: a deaf role is killed."""
+@pytest.mark.parametrize(
+    ("where", "before_each"),
+    [("in its work", ("working", "stopping")), ("in an orderly stop", ("stopping", "interrupted"))],
+)
+def test_the_second_ctrl_c_kills_and_leaves_nobody(
+    config: Config, folder: Path, where: str, before_each: tuple[str, str]
+) -> None:
+    """where: is the first one, at which the roles are stopped in order; a deaf one would hold that up."""
     sets = [f"phones.base_port={config.phones.base_port}", "phones.count=1", "phones.evaluation_count=0"]
-    line = [sys.executable, "-c", INTERRUPTED, str(folder), *sets]
+    line = [sys.executable, "-c", INTERRUPTED, where, str(folder), *sets]
     with subprocess.Popen(
         line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as demo:
         assert demo.stdin is not None
         assert demo.stdout is not None
-        until(lambda: serves(folder, "deaf"))
-        (deaf,) = (child for child in find_all(folder) if child.name == "deaf")
-        os.kill(deaf.pid, signal.SIGSTOP)  # so that it hears no SIGTERM
-        demo.stdin.write("go\n")
-        demo.stdin.flush()
-        assert demo.stdout.readline() == "stopping\n"
-        asked = threading.Event()
-        while demo.poll() is None:  # Ctrl-C again and again, as a person does
-            demo.send_signal(signal.SIGINT)
-            asked.wait(1.0)
-        assert demo.stderr is not None
-        assert "KeyboardInterrupt" in demo.stderr.read()
+        try:
+            until(lambda: serves(folder, "deaf"))
+            (deaf,) = (child for child in find_all(folder) if child.name == "deaf")
+            os.kill(deaf.pid, signal.SIGSTOP)  # so that it hears no SIGTERM
+            demo.stdin.write("go\n")
+            demo.stdin.flush()
+            for known in before_each:
+                assert demo.stdout.readline() == f"{known}\n"
+                demo.send_signal(signal.SIGINT)
+            said = demo.communicate(timeout=LIMIT_S)[1]
+        finally:
+            demo.kill()
+    assert "KeyboardInterrupt" in said
+    assert "stopped at once: nothing that was learned is lost" in said
     assert find_all(folder) == []
 
 

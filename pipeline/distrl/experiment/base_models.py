@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
 from distrl.errors import ConfigError
-from distrl.experiment.plan import Cell
+from distrl.experiment.plan import FORMAT, Cell
 from distrl.offline.files import unwritable
 from distrl.policy.recurrent_q.directory import Described, make
 from distrl.policy.registry import SHIPPED, base_sha256, tokenizer_of
@@ -45,15 +47,18 @@ def refuse_unknown_words(cells: Sequence[Cell]) -> None:
 def grounded(cell: Cell, out: Path) -> Cell:
     """The cell with the recurrent Q over its base model, where its arm acts by one. Its weights begin by the seed.
 
+    Its folder is named by all that it follows from: one that code of another FORMAT has made is left alone.
     Raises PolicyError or ConfigError where it cannot be written.
     """
     if not cell.arm.recurrent:
         return cell
-    directory = out / FOLDER / f"recurrent-q-{base_sha256(cell.config.policy)[:12]}"
+    about = Described()
+    content = json.dumps([FORMAT, base_sha256(cell.config.policy), asdict(about)], sort_keys=True)
+    directory = out / FOLDER / f"recurrent-q-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
     if not directory.exists():
         made = directory.with_name(f"new-{directory.name}")
         shutil.rmtree(made, ignore_errors=True)  # of a call that was killed
-        make(made, cell.base_model or SHIPPED, Described())
+        make(made, cell.base_model or SHIPPED, about)
         try:
             sync_all(made)
             made.rename(directory)

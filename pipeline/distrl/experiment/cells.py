@@ -10,11 +10,13 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
@@ -80,9 +82,10 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
         ):
             try:
                 warmed = _warmed(missing, out, pool, code)
-                coming: dict[Future[tuple[CellResult, float]], Cell] = {
-                    pool.submit(timed, compute, grounded(cell, out), warmed.get(cell)): cell for cell in missing
-                }
+                with _sigint_blocked():
+                    coming: dict[Future[tuple[CellResult, float]], Cell] = {
+                        pool.submit(timed, compute, grounded(cell, out), warmed.get(cell)): cell for cell in missing
+                    }
                 for future in as_completed(coming):
                     cell = coming[future]
                     found[cell], processor_s = future.result()
@@ -121,9 +124,22 @@ def _warmed(cells: Sequence[Cell], out: Path, pool: ProcessPoolExecutor, code: s
     if files:
         make_folder(out / WARMUPS)
     makers = {file: cell for cell, file in files.items() if not file.exists()}
-    for file, each in [(file, pool.submit(timed, warm_up, cell, file)) for file, cell in makers.items()]:
+    with _sigint_blocked():
+        coming = [(file, pool.submit(timed, warm_up, cell, file)) for file, cell in makers.items()]
+    for file, each in coming:
         note(out, _warmup_note(file), Spent(each.result()[1], code))
     return files
+
+
+@contextmanager
+def _sigint_blocked() -> Iterator[None]:
+    """Processes that begin within the block get no SIGINT, which a terminal sends to all of them: they would print
+    tracebacks, and end with their parent anyway. This process gets it after the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def as_json(content: Any) -> bytes:

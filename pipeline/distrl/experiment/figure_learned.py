@@ -3,25 +3,38 @@ failed where the tables show it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Final
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from distrl.evaluate.figures import INK
-from distrl.experiment.figure_style import SYNC, colour_of, dress
+from distrl.experiment.figure_style import SYNC, colour_of, dress, style_of
 from distrl.experiment.measure import HOUR
 from distrl.experiment.plan import MODES
 from distrl.experiment.report import ArmResult, Report
 from distrl.types import Split
 
 TASKS = {Split.VALIDATION: "tasks of validation", Split.TEST: "held-out tasks"}
+LOWEST: Final = 3.0
+"""Inches, as those below: of the panels, however few arms there are."""
+AROUND: Final = 1.2
+"""Above and below the rows of a panel."""
+ROW: Final = 0.24
+"""Of an arm in a panel: its name fits."""
+LEGEND_ROW: Final = 0.2
+LEGEND_COLUMN: Final = 2.4
 
 
 def learned(report: Report) -> Figure:
-    """A panel for each."""
-    modes = set(MODES) <= set(report.experiment.shown)
-    figure = Figure(figsize=(16.0 if modes else 12.0, 3.6), layout="constrained")
+    """A panel for each, and below them the arms."""
+    modes, arms = set(MODES) <= set(report.experiment.shown), len(report.arms)
+    width = 16.0 if modes else 12.0
+    columns = min(arms, int(width / LEGEND_COLUMN))
+    height = max(LOWEST, AROUND + ROW * arms) + LEGEND_ROW * (1 + math.ceil(arms / columns))
+    figure = Figure(figsize=(width, height), layout="constrained")
     over_time, over_trajectories, held_out, *failed = figure.subplots(1, 4 if modes else 3)
     title = f"success on {TASKS[report.arms[0].arm.curve]}"
     for axes, column, unit, label in (
@@ -29,23 +42,30 @@ def learned(report: Report) -> Figure:
         (over_trajectories, 1, 1.0, "trajectories learned from"),
     ):
         for place, each in enumerate(report.arms):
-            _curve(axes, each, column, unit, _colour(each, place))
-        dress(axes, title, label)
+            _curve(axes, each, column, unit, place)
+        dress(axes, title, label, legend=False)
+    lines, names = over_time.get_legend_handles_labels()
+    figure.legend(
+        lines, names, loc="outside lower center", ncols=columns, fontsize=8, frameon=False, labelcolor=INK,
+        handlelength=3.0,
+    )  # fmt: skip
     _held_out(held_out, report.arms)
     for axes in failed:
         _modes(axes, report.arms)
     return figure
 
 
-def _curve(axes: Axes, each: ArmResult, column: int, unit: float, colour: str) -> None:
+def _curve(axes: Axes, each: ArmResult, column: int, unit: float, place: int) -> None:
     """Every seed thin, their mean on top. column: of a point of the curve, what success is over."""
+    colour, style = _colour(each, place), style_of(place)
     curves = [[(point[column] / unit, point[2]) for point in result["curve"]] for result in each.results]
     for points in curves:
-        axes.plot([x for x, _ in points], [y for _, y in points], color=colour, linewidth=0.6, alpha=0.4)
+        xs, ys = [x for x, _ in points], [y for _, y in points]
+        axes.plot(xs, ys, color=colour, linestyle=style, linewidth=0.6, alpha=0.4)
     mean = [[sum(part) / len(part) for part in zip(*points, strict=True)] for points in zip(*curves, strict=True)]
     axes.plot(
-        [x for x, _ in mean], [y for _, y in mean], color=colour, linewidth=1.8, marker="o", markersize=3,
-        label=each.arm.name,
+        [x for x, _ in mean], [y for _, y in mean], color=colour, linestyle=style, linewidth=1.8, marker="o",
+        markersize=3, label=each.arm.name,
     )  # fmt: skip
 
 

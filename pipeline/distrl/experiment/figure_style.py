@@ -9,12 +9,18 @@ from matplotlib.axes import Axes
 from distrl.evaluate.figures import GRID, INK, MUTED
 
 COLOURS: Final = ("#2f7f86", "#d08a2e", "#7b5ea7", "#4a78b5", "#b8544f", "#6b8f3c", "#a8628f", "#8a7350")
+STYLES: Final = ("-", "--", ":", "-.")
 SYNC: Final = INK
 
 
 def colour_of(place: int) -> str:
     """Of the arm at a place; they repeat."""
     return COLOURS[place % len(COLOURS)]
+
+
+def style_of(place: int) -> str:
+    """Of the line of the arm at a place: another one each time that colours repeat."""
+    return STYLES[place // len(COLOURS) % len(STYLES)]
 
 
 def dress(axes: Axes, title: str, label: str, *, legend: bool = True) -> None:

@@ -40,17 +40,21 @@ class HeldOut:
         return flipped(self.done)
 
 
+def tasks_of(result: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """(id, family) of each held-out task that a cell has played; none where it does not learn."""
+    return tuple((task, family) for task, family, _ in result["episodes"])
+
+
 def held_out_of(results: Sequence[Mapping[str, Any]]) -> HeldOut | None:
     """Of an arm's cells in the order of the seeds; None where it does not learn.
 
     Raises ValueError where they have played other tasks.
     """
-    episodes = [result["episodes"] for result in results]
-    if not any(episodes):
+    played = {tasks_of(result) for result in results}
+    if not any(played):
         return None
-    played = {tuple((task, family) for task, family, _ in each) for each in episodes}
     if len(played) > 1:
         raise ValueError("the seeds of an arm have played other tasks")
     (tasks,) = played
-    done = [[end == Outcome.SUCCESS.value for _, _, end in each] for each in episodes]
+    done = [[end == Outcome.SUCCESS.value for _, _, end in result["episodes"]] for result in results]
     return HeldOut(tuple(family for _, family in tasks), done)

@@ -12,8 +12,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from distrl.errors import ConfigError
 from distrl.experiment.compute import CellResult
-from distrl.experiment.held_out import HeldOut, held_out_of
+from distrl.experiment.held_out import HeldOut, held_out_of, tasks_of
 from distrl.experiment.plan import Arm, Cell, Experiment, Preset
 from distrl.experiment.reached import Curves, Reached, goal, reached
 from distrl.experiment.reliable import Estimate, improvement_estimate
@@ -139,6 +140,22 @@ def report_of(
         ArmResult(cells[first].arm, results[first : first + len(seeds)]) for first in range(0, len(cells), len(seeds))
     ]
     return Report(experiment, preset, seeds, arms, base_model)
+
+
+def refuse_other_tasks(report: Report, out: Path) -> None:
+    """Raises ConfigError where the seeds of an arm, or arms that are compared, have played other tasks than each other.
+
+    Cells of other code may have. out: their folder.
+    """
+    for arms in (*((each,) for each in report.arms), *report._pairs()):
+        played = {tasks for each in arms for result in each.results if (tasks := tasks_of(result))}
+        if len(played) > 1:
+            names = " and ".join(each.arm.name for each in arms)
+            raise ConfigError(
+                str(out),
+                f"cells of {names} have played other held-out tasks than each other, as those that other code has made",
+                "name another --out, and all of them are computed by this code",
+            )
 
 
 def to_dict(report: Report) -> dict[str, Any]:

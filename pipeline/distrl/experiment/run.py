@@ -12,7 +12,7 @@ from distrl.experiment.cells import OnCell, as_json, noted, results
 from distrl.experiment.figure import draw
 from distrl.experiment.page import html_page
 from distrl.experiment.plan import Cell, Experiment, Preset
-from distrl.experiment.report import Report, report_of, to_csv, to_dict
+from distrl.experiment.report import Report, refuse_other_tasks, report_of, to_csv, to_dict
 from distrl.experiment.spent import write_total
 from distrl.offline.files import write
 
@@ -27,7 +27,8 @@ def run_experiment(
     took into its `cost.json`.
 
     base_model: directory of what arms that learn begin with; the shipped one if None. Raises ConfigError where `out`
-    cannot be written, the base model lacks words or no arm would read it, PolicyError where it cannot be read.
+    cannot be written or has cells of other tasks, the base model lacks words or no arm would read it, PolicyError where
+    it cannot be read.
     """
     cells: list[Cell] = experiment.cells(preset, seeds, base_model)
     if base_model is not None and not any(cell.arm.learns for cell in cells):
@@ -36,6 +37,7 @@ def run_experiment(
         )
     refuse_unknown_words(cells)
     report = report_of(experiment, preset, tuple(seeds), cells, results(cells, out, on_cell, processes), base_model)
+    refuse_other_tasks(report, out)
     png = draw(report)
     contents = as_json(to_dict(report)), to_csv(report).encode(), png, html_page(report, png).encode()
     for name, content in zip(FILES, contents, strict=True):

@@ -42,15 +42,18 @@ def timed(compute: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> tuple[R
 
 def code_version() -> str:
     """The commit that the package is of, with DIRTY where files differ from it; else the version of the package."""
-    here = Path(__file__).parent
+    here = Path(__file__)
     try:
-        found = subprocess.run(
-            ["git", "describe", "--always", f"--dirty={DIRTY}", "--abbrev=12", "--exclude=*"],
-            cwd=here, capture_output=True, text=True, check=True, timeout=30,
-        )  # fmt: skip
-        return found.stdout.strip()
+        # An installed package may lie in another repository, which ignores it.
+        _git(here.parent, "ls-files", "--error-unmatch", here.name)
+        return _git(here.parent, "describe", "--always", f"--dirty={DIRTY}", "--abbrev=12", "--exclude=*").strip()
     except (OSError, subprocess.SubprocessError):
         return f"distrl {version('distrl')}"
+
+
+def _git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True, timeout=30)
+    return done.stdout
 
 
 def note(out: Path, name: str, spent: Spent) -> None:

@@ -176,16 +176,25 @@ def running(
 ) -> Iterator[Roles]:
     """Roles that are all stopped when the block is left, in any way.
 
-    Roles left by a killed parent are stopped first: all they did is in the log. Ctrl-C while stopping kills them, which
-    loses nothing.
+    Roles left by a killed parent are stopped first: all they did is in the log. Ctrl-C while stopping, and a second one
+    while the block stops them after the first, kills them, which loses nothing.
     """
     stop_all(find_all(directory), timeout_s=STOP_TIMEOUT_S)
     roles = Roles(config, directory, servers, settings, tries)
     try:
         yield roles
+    except KeyboardInterrupt as interrupt:
+        if is_second(interrupt):
+            roles.kill()
+        raise
     finally:
         try:
             roles.stop()
         except KeyboardInterrupt:
             roles.kill()
             raise
+
+
+def is_second(interrupt: KeyboardInterrupt) -> bool:
+    """Whether a Ctrl-C came while an earlier one was obeyed."""
+    return isinstance(interrupt.__context__, KeyboardInterrupt)

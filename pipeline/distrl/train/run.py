@@ -14,6 +14,7 @@ from rich.console import Console
 
 from distrl.algorithms.registry import refuse_other_policy
 from distrl.broker import topic_admin
+from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import StackError
 from distrl.policy.registry import tokenizer_of
@@ -35,15 +36,15 @@ def train(
         own = not config.devices.named
         count = settings.phones.evaluation_count if own and evaluation is None else evaluation or 0
         placement = place(settings, own=own, workers=workers, evaluation=count)
+        if placement.demonstrator is None and settings.warmup.demonstrations and not lineage(settings):
+            console.print(
+                f"the learner waits for {settings.warmup.demonstrations} demonstrations; record them with "
+                "`distrl phones play --record`, or set warmup.demonstrations=0",
+                soft_wrap=True,
+            )
         with running(settings, folder.logs, stack.check, folder.settings) as roles:
             try:
                 start_all(roles, placement)
-                if placement.demonstrator is None and settings.warmup.demonstrations:
-                    console.print(
-                        f"the learner waits for {settings.warmup.demonstrations} demonstrations; record them with "
-                        "`distrl phones play --record`, or set warmup.demonstrations=0",
-                        soft_wrap=True,
-                    )
                 watch(settings, roles, console, lambda: None)
             finally:
                 stop_in_order(roles, placement, console)

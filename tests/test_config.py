@@ -200,6 +200,8 @@ def test_a_password_in_an_address_is_not_printed(item: str) -> None:
     [
         "judge.endpoint=https://host/v1?key=hunter2",
         "judge.endpoint=host/v1?key=hunter2",
+        "judge.endpoint=host?key=hunter2",
+        "judge.endpoint=host?key=it's \"hunter2",
         "appagent.endpoint=https://host/v1#hunter2",
         "policy.server.endpoint=https://host?key=a@hunter2:b",
         "tracing.endpoint=https://me:too?hunter2@host",
@@ -217,8 +219,9 @@ def test_a_key_in_the_query_of_an_address_is_refused_and_not_printed(item: str) 
 
 
 def test_an_address_with_a_query_is_printed_up_to_it() -> None:
-    assert "(it is 'https://host/v1?…)" in str(refused(sets=["judge.endpoint=https://host/v1?key=hunter2"]))
-    assert "(it is 'https://…@host/v1?…)" in str(refused(sets=["judge.endpoint=https://me:it@host/v1?key=hunter2"]))
+    assert "(it is 'https://host/v1?…')" in str(refused(sets=["judge.endpoint=https://host/v1?key=hunter2"]))
+    assert "(it is 'https://…@host/v1?…')" in str(refused(sets=["judge.endpoint=https://me:it@host/v1?key=hunter2"]))
+    assert "'b1:9092#…' names no port" in str(refused(sets=["kafka.bootstrap=b1:9092#old"])), "what is wrong, too"
     assert "'com.shop?' is no package: write" in str(refused(sets=["devices.allowed_packages=['com.shop?']"]))
 
 

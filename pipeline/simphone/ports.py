@@ -14,7 +14,7 @@ from simphone.transport import Stream, Transport
 
 MOST_PORTS: Final = 256
 MOST_COUNTED: Final = 0xFFFF
-"""Bytes that four hexadecimal digits can count. adbd cuts a longer text, too."""
+"""Bytes that four hexadecimal digits can count."""
 HIGHEST_PORT: Final = 65_535
 FIRST_FREE: Final = 32_768
 """The range in which a port for tcp:0 is chosen."""

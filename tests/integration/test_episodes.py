@@ -80,7 +80,8 @@ def test_episodes_are_published_learned_from_and_matched(broker: str, tmp_path: 
     (tmp_path / "test.txt").write_text("0\n8\n")
     published = distrl("demonstrate", "--without", "test.txt")
     assert f"published, {EPISODES - 1} of" in published.stdout
-    assert "left out: 1 episodes; test.txt names 2" in published.stdout
+    assert "left out: 0 episodes; test.txt names 2" in published.stdout
+    assert "1 of those to be left out are demonstrations of this run already" in published.stdout
     (tmp_path / "test.txt").write_text('{"test": [0]}')
     published = distrl("demonstrate", "--without", "test.txt")
     assert (published.returncode, "--without: test.txt, line 1: " in published.stderr) == (1, True)

@@ -66,12 +66,6 @@ def test_versions_are_noted_that_any_record_of_the_trajectories_names() -> None:
     assert box.trajectories_read() == {0: 2}
 
 
-def test_of_what_is_interrupted_no_steps_are_kept() -> None:
-    """While phones are broken, many come and no update takes them away."""
-    box = pending_log(item(0, "a", Outcome.UNKNOWN), item(1, "b", Outcome.INTERRUPTED))
-    assert [len(each.trajectory.steps) for each in box.pending] == [len(MADE.steps), 0]
-
-
 def test_without_a_warm_up_update_0_waits_for_both() -> None:
     run = RUN.model_copy(update={"warmup": RUN.warmup.model_copy(update={"updates": 0})})
     box = pending_log(*(item(i, f"d{i}", topic=DEMONSTRATIONS) for i in range(3)))

@@ -12,12 +12,13 @@ from distrl.broker.journal import History
 from distrl.config import Config
 from distrl.errors import StoreError
 from distrl.learner import recover as room
+from distrl.learner import saving
 from distrl.learner.choose_checkpoint import chain
 from distrl.learner.fold import fold
 from distrl.learner.recover import Log, Snapshot, recover, snapshot
 from distrl.learner.saving import CheckpointSaver
 from distrl.learner.state import LearnerState
-from distrl.store.checkpoints import checkpoints, save_checkpoint
+from distrl.store.checkpoints import checkpoints, save_checkpoint, tensor_files
 from distrl.store.directory import DirectoryStore
 from distrl.types import ObjectRef
 
@@ -152,6 +153,21 @@ def test_a_store_that_refuses_to_delete_costs_room_and_no_checkpoint(
         saver.settle(nothing)
         saver.journalled()
     assert checkpoints(store, settings.run) == [4]
+
+
+def test_adapters_that_may_not_be_deleted_keep_no_tensors(
+    settings: Config, store: Store, saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise StoreError("store.access_key", "AccessDenied", "allow it to delete")
+
+    monkeypatch.setattr(saving, "prune_adapters", refused)
+    state = LearnerState(settings)
+    for state.u in range(4):
+        begin(saver, snapshot(settings, state, IdSet()))
+        saver.settle(nothing)
+        saver.journalled()
+    assert (checkpoints(store, settings.run), len(tensor_files(store, settings.run))) == ([3], 1)
 
 
 def test_what_waits_is_called_until_it_is_there(settings: Config, store: Store, saver: CheckpointSaver) -> None:

@@ -49,6 +49,11 @@ def demonstrate_recorded(
     print_line(f"{result.written} demonstrations published, {result.known} of the episodes were there before")
     if without is not None:
         print_line(f"left out: {result.left_out} episodes; {without} names {len(left_out)}")
+    if result.already:
+        print_line(
+            f"{result.already} of those to be left out are demonstrations of this run already, and are learned from: "
+            "begin another run"
+        )
     print_passed_over(result.passed_over)
     wanted = settings.warmup.demonstrations
     if result.in_topic < wanted:

@@ -16,8 +16,10 @@ from distrl.errors import ConfigError
 from distrl.librdkafka import PropertyError
 
 SCHEME = re.compile(r"\W*\w+://")
-QUERY = re.compile(r"([/:][^?#]*)[?#].*", re.DOTALL)
-"""What follows the path of an address, which may hold a key."""
+QUERY = re.compile(r"""(["'])((?:\\.|(?!\1)[^?#])*)([?#])(?:\\.|(?!\1).)+\1""", re.DOTALL)
+"""A quoted value in which something follows the path of an address: it may hold a key."""
+BARE_QUERY = re.compile(r"([/:][^?#]*[?#])(?!…).*", re.DOTALL)
+"""As much of an address that stands in no quotes."""
 
 
 def explain(error: ValidationError) -> ConfigError:
@@ -74,9 +76,9 @@ def _without_secrets(text: str) -> str:
     before, at, after = text.rpartition("@")
     if at and ":" in before:
         scheme = SCHEME.match(before)
-        in_query = QUERY.search(before) is not None  # or of a password: then what follows the @ may be of a key
+        in_query = re.search("[?#]", before) is not None  # or in a password: then what follows the @ may be of a key
         text = f"{scheme.group() if scheme else ''}…{'' if in_query else f'@{after}'}"
-    return QUERY.sub(r"\1?…", text)
+    return BARE_QUERY.sub(r"\1…", QUERY.sub(r"\1\2\3…\1", text))
 
 
 def _allowed(loc: Sequence[int | str]) -> str:

@@ -66,7 +66,9 @@ class Published:
     known: int = 0
     """In the topic before, or twice in the folder."""
     left_out: int = 0
-    """Those that the caller named."""
+    """Those that the caller named, and that are not in the topic."""
+    already: int = 0
+    """Those that the caller named, and that are demonstrations of this run all the same."""
     in_topic: int = 0
     """Demonstrations, others included."""
     passed_over: Counter[str] = field(default_factory=Counter)
@@ -84,8 +86,8 @@ def run_recorded(
     """Publish the episodes in `found` that the topic does not have, until it has `count` demonstrations, there are no
     more, or `stop`.
 
-    without: ids of episodes to leave out, as those of a split that is measured on. Raises ConfigError where not one of
-    them could be published and none was before.
+    without: ids of episodes to leave out, as those of a split that is measured on; a topic keeps those that it has.
+    Raises ConfigError where not one of them could be published and none was before.
     """
     monitor = monitor or Monitor()
     tokenizer, refused = tokenizer_of(config.policy), held_out(config.feeder)
@@ -112,19 +114,20 @@ def run_recorded(
             monitor.progress()
             monitor.show(Report(metrics={"demonstrations": float(result.written)}))
             if isinstance(each, RecordedEpisode) and each.episode_id in without:
-                result.left_out += 1
+                there = task_id(each) in known
+                result.already, result.left_out = result.already + there, result.left_out + (not there)
                 continue
             try:
                 _take(each, tokenizer, refused, known, keep, publish, result)
             except AbandonedError:
                 return result
-    if not stop.is_set() and not result.written and not result.known:
+    if not (stop.is_set() or result.written or result.known or result.already):
         passed_over = result.passed_over + Counter({f"{EPISODES}: left out": result.left_out})
         reasons = "; ".join(f"{number} {why}" for why, number in passed_over.most_common(3))
         raise ConfigError(
             "--episodes",
             f"no episode can be a demonstration: {reasons or 'there is none'}",
-            "name another folder, or a base model that has their words in policy.base_model",
+            "name another folder, fewer ids to leave out, or a base model that has their words in policy.base_model",
         )
     return result
 

@@ -24,7 +24,7 @@ from distrl.types import Split
 Preset = Literal["quick", "full"]
 Against = Literal["the synchronous one", "the first", "each other"]
 """With which arms of its group an arm is compared."""
-FORMAT: Final = 4
+FORMAT: Final = 5
 """Raised whenever the same arm and seed would give other figures: cells that are on disk are then made again."""
 PACE: Final = (
     "per_hour", "bound_per_hour", "share_of_bound", "own_time_share", "mean_lag", "max_lag", "episode_own_s",

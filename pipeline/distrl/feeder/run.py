@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -158,7 +157,7 @@ class Feeder:
                 self._feed(tasks, stop)
             self._log_waiting()
             if self._reporter.due:
-                self._report({"quiet_seconds": self._quiet_s(), "consumer_lag": self._topics.consumer_lag})
+                self._report()
         self._take_snapshot(at_end=True)
 
     def _take_snapshot(self, at_end: bool = False) -> None:
@@ -208,13 +207,14 @@ class Feeder:
             self._moving_since = now
         return now - max(self._moving_since, self._topics.last_trajectory)
 
-    def _report(self, followed: Mapping[str, float]) -> None:
-        """followed: what is known once the topics are followed."""
+    def _report(self) -> None:
         metrics = {
             "fed": len(self._facts.fed),
             "outstanding": len(self._facts.outstanding),
             "outstanding_limit": self._most,
             "retried": self._facts.retried,
             "max_lag": self._config.feeder.max_lag,
+            "quiet_seconds": self._quiet_s(),
+            "consumer_lag": self._topics.consumer_lag,
         }
-        self._reporter.report(self._facts.version, {**metrics, **followed})
+        self._reporter.report(self._facts.version, metrics)

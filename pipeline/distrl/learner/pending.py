@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from distrl.broker.duplicates import FirstWins, IdSet
 from distrl.config import Config
@@ -73,7 +72,7 @@ class PendingLog:
             self.named.see(logged.position, logged.trajectory)
         if not self._first.admits(_name(logged)):
             return False
-        self._pending.append(logged if counts(logged.trajectory) else _without_steps(logged))
+        self._pending.append(logged)
         return True
 
     def passed(self, position: LogPosition, content: bytes = b"") -> bool:
@@ -156,12 +155,6 @@ def _first_that_count(trajectories: Sequence[LoggedTrajectory], wanted: int) -> 
         if found == wanted:
             return trajectories[: index + 1]
     return None
-
-
-def _without_steps(logged: LoggedTrajectory) -> LoggedTrajectory:
-    """Of what no update learns from, all but its place and id would only take memory: while phones are broken, many
-    come and no update takes them away."""
-    return replace(logged, trajectory=replace(logged.trajectory, steps=()))
 
 
 def _before(position: LogPosition, marks: dict[Place, int]) -> bool:

@@ -126,11 +126,18 @@ class CheckpointSaver:
         """On the thread. prunable: None where nothing is pruned."""
         run, learner = self._config.run, self._config.learner
         save_checkpoint(self._store, run, *made)
-        try:  # it is there: a store that refuses to delete or to list costs room, and no update
+        # It is there: a store that refuses to delete or to list costs room, and no update.
+        try:
             if prunable is not None:
                 prune(self._store, run, learner.keep_checkpoints, prunable)
-                prune_adapters(self._config, self._store, versions, NamedVersions.of(made.meta["named"]), read)
+                self._prune_adapters(made, versions, read)
             return tensor_files(self._store, run)
-        except (StoreError, BrokerError) as error:
-            LOG.warning("what is no longer needed is deleted after the next checkpoint: %s", error)
+        except StoreError as error:
+            LOG.warning("checkpoints are pruned after a later one: %s", error)
             return frozenset()
+
+    def _prune_adapters(self, made: Snapshot, versions: Sequence[Version], read: Mapping[int, int]) -> None:
+        try:
+            prune_adapters(self._config, self._store, versions, NamedVersions.of(made.meta["named"]), read)
+        except (StoreError, BrokerError) as error:
+            LOG.warning("adapters are pruned after the next checkpoint: %s", error)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from distrl.appagent import identity
 from distrl.broker import topic_admin
 from distrl.broker.group import commit
+from distrl.broker.journal import journal_lines
 from distrl.broker.reader import RawRecord, retained
 from distrl.broker.runs import run_names
 from distrl.config import Config
@@ -23,7 +24,7 @@ from distrl.runs.key_set import KeySet
 from distrl.runs.mirror import Mirror
 from distrl.runs.named_objects import objects_of, read
 from distrl.runs.recorded import append, recorded
-from distrl.runs.settings import Settings, differences, learned, run_settings
+from distrl.runs.settings import Settings, differences, learned, learning_fingerprint, run_settings
 from distrl.store.adapters import copy_pruned
 from distrl.store.folders import RUNS
 from distrl.store.objects import SHA256, ObjectStore
@@ -103,7 +104,16 @@ def copy(
 def _refuse_other_learning(source: Config, to: Config, here: Settings) -> None:
     """Raises ConfigError where `here`, the settings of `to`, would fold the copied journal in another way."""
     found = recorded(source)
-    differ = learned(differences(here, found.values), to) if found is not None else []
+    if found is None:  # of earlier software, whose journal has a fingerprint alone
+        lines = journal_lines(source)
+        if lines and lines[-1].config_fingerprint != learning_fingerprint(to):
+            raise ConfigError(
+                "--to",
+                f"the copy would not learn as run {source.run} does, which has recorded no settings",
+                "put the settings that the run began with into the file that --to names, too",
+            )
+        return
+    differ = learned(differences(here, found.values), to)
     if differ:
         raise ConfigError(
             ", ".join(each.path for each in differ),

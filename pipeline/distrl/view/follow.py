@@ -198,11 +198,11 @@ class RunFollower:
     def _open(self, index: IndexWriter, opened: ExitStack) -> dict[str, LogReader]:
         readers = {}
         for topic in INDEXED:
-            try:
+            marks, known = index.watermarks(topic), index.known(topic)
+            try:  # asked afterwards: another process may index what comes in between
                 kept = retained(self.config, topic)
             except UnknownTopicError:
                 continue  # a run of an older version
-            marks, known = index.watermarks(topic), index.known(topic)
             start = {p: max(first, marks.get(p, first), end - _newest(topic, end)) for p, (first, end) in kept.items()}
             index.add(Batch(topic, marks, start, ()))  # retention may have deleted records before they were read
             for partition, last in known.items():

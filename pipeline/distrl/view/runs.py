@@ -148,7 +148,10 @@ class Runs:
             try:
                 self._show(name)
             except DistrlError as error:  # one run that cannot be read must not hide the others
-                self._failed[name] = error
+                if name in self._shown:
+                    LOG.warning("run %s: %s", name, error)
+                else:
+                    self._failed[name] = error
 
     def _show(self, name: str) -> None:
         shown = self._shown.get(name)
@@ -178,14 +181,14 @@ class Runs:
     def get(self, name: str) -> ShownRun:
         """The run, which is followed from now on. Raises NotThereError, and why it cannot be shown."""
         found = self._shown.get(name)
-        if found is None:
+        if found is None or found.follower.begun_again or not found.has_settings:
             shown, failed = self.all()
             found = next((each for each in shown if each.config.run == name), None)
-        if found is None:
-            if name in failed:
-                raise failed[name]
-            known = ", ".join(each.config.run for each in shown[:8]) or "none"
-            raise NotThereError("run", f"no run {name[:80]!r} is shown here", f"shown are: {known}")
+            if found is None:
+                if name in failed:
+                    raise failed[name]
+                known = ", ".join(each.config.run for each in shown[:8]) or "none"
+                raise NotThereError("run", f"no run {name[:80]!r} is shown here", f"shown are: {known}")
         found.follower.touch()
         return found
 

@@ -349,8 +349,9 @@ def unlearned(config: Config) -> int:
 
 
 def beats(view: RunView, *names: str) -> None:
+    now = SYSTEM_CLOCK.now_ms()
     for name in names:
-        view.feed(Heartbeat(name, "worker", SYSTEM_CLOCK.now_ms(), None, None))
+        view.feed(Heartbeat(name, "worker", now, None, None), now)
 
 
 def test_when_a_snapshot_is_written(config: Config) -> None:

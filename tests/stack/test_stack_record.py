@@ -20,11 +20,6 @@ def me(tmp_path: Path) -> Child:
     return child
 
 
-def test_where_a_file_stands_in_place_of_the_folder_nothing_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("a file")
-    assert Record(tmp_path / "out" / "stack").parts() == {}
-
-
 def test_what_is_put_is_read_by_another_command(tmp_path: Path, me: Child) -> None:
     Record(tmp_path).put(Part("kafka", "127.0.0.1:29092", {"heap_mb": 512}, me))
     Record(tmp_path).put(Part("s3", "file:///objects", {"object_store": "auto"}))

@@ -57,7 +57,7 @@ class Record:
     def _read(self) -> dict[str, Any]:
         try:
             kept = json.loads(self._file.read_text())
-        except (FileNotFoundError, NotADirectoryError, ValueError):  # a file may stand where the folder would be
+        except (FileNotFoundError, ValueError):
             return {}
         return kept if isinstance(kept, dict) else {}
 

@@ -19,7 +19,7 @@ from distrl.errors import StackError
 from distrl.stack import ports
 from distrl.stack.processes import find_all, stop_all
 from distrl.train.restarts import PAUSES_S, SOON_S
-from distrl.train.roles import Roles, running, write_settings
+from distrl.train.roles import Roles, is_second, running, write_settings
 
 SECRETS = ["store.access_key=ada", "store.secret_key=hunter2-store", "kafka.security_protocol=SASL_SSL",
            "kafka.sasl_username=ada", "kafka.sasl_password=hunter2-kafka",
@@ -274,6 +274,31 @@ def test_the_second_ctrl_c_kills_and_leaves_nobody(
     assert "KeyboardInterrupt" in said
     assert "stopped at once: nothing that was learned is lost" in said
     assert find_all(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("errors", "second"),
+    [
+        ([KeyboardInterrupt], False),
+        ([TimeoutError, KeyboardInterrupt], False),
+        ([KeyboardInterrupt, KeyboardInterrupt], True),
+        ([KeyboardInterrupt, TimeoutError, KeyboardInterrupt], True),
+    ],
+)
+def test_a_second_ctrl_c_is_known_whatever_was_handled_when_it_came(
+    errors: list[type[BaseException]], second: bool
+) -> None:
+    def raised(*kinds: type[BaseException]) -> None:
+        """The last of them, while those before it are handled."""
+        if kinds:
+            try:
+                raised(*kinds[:-1])
+            finally:
+                raise kinds[-1]
+
+    with pytest.raises(KeyboardInterrupt) as found:
+        raised(*errors)
+    assert is_second(found.value) is second
 
 
 def test_what_a_killed_demo_left_behind_is_stopped_first(config: Config, folder: Path) -> None:

@@ -196,5 +196,9 @@ def running(
 
 
 def is_second(interrupt: KeyboardInterrupt) -> bool:
-    """Whether a Ctrl-C came while an earlier one was obeyed."""
-    return isinstance(interrupt.__context__, KeyboardInterrupt)
+    """Whether a Ctrl-C came while an earlier one was obeyed; another error may have been handled in between, as that of
+    a wait which takes too long."""
+    earlier = interrupt.__context__
+    while not (earlier is None or isinstance(earlier, KeyboardInterrupt)):
+        earlier = earlier.__context__
+    return earlier is not None

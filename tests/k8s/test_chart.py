@@ -258,6 +258,8 @@ def test_workers_follow_the_tasks_that_wait(space: Cluster, values: list[str]) -
 
 
 def test_whatever_was_killed_the_weights_are_those_of_a_fresh_fold(space: Cluster) -> None:
+    """No task is fed meanwhile: six workers and the learner would leave the fold a quarter of a processor."""
+    space.kubectl("scale", "deployment/demo-distrl-feeder", "--replicas=0")
     verify = ("distrl", "learner", "--config", CONFIG, "--verify", "--from-start")
     said = space.kubectl("exec", POD, "--container=learner", "--", *verify)
     assert "bit for bit the weights of version 0" in said

@@ -58,8 +58,8 @@ def test_a_skipped_record_is_named_as_such_and_one_at_its_place_of_before_is_not
     )
     with Journal(config) as journal:
         journal.append(update)
-    told = CliRunner().invoke(app, ["lineage", "a", "--config", "run.yaml", "--json"], catch_exceptions=False)
-    records = json.loads(told.stdout)["records"]
+    printed = CliRunner().invoke(app, ["lineage", "a", "--config", "run.yaml", "--json"], catch_exceptions=False)
+    records = json.loads(printed.stdout)["records"]
     assert [each["skipped"] for each in records] == [True, True, False, False]
     assert [each["duplicate"] for each in records] == [False, False, False, True]
     shown = CliRunner().invoke(app, ["lineage", "a", "--config", "run.yaml"], catch_exceptions=False).stdout

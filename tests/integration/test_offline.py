@@ -673,9 +673,9 @@ def test_a_judge_is_asked_about_as_many_as_wanted_of_those_with_a_last_screensho
             producer.publish("trajectories", made.task_id, made).result(30)
     with serving(verdict("success")) as server:
         given = ("judge", "--most", "2", "--set", f"judge.endpoint={server.url}", "--set", "judge.model=m")
-        told = json.loads(done(*given, "--json").stdout)
-        assert [each["task_id"] for each in told["verdicts"]] == ["task-1", "task-2"]
-        assert told["without_last_screenshot"] == 1
+        printed = json.loads(done(*given, "--json").stdout)
+        assert [each["task_id"] for each in printed["verdicts"]] == ["task-1", "task-2"]
+        assert printed["without_last_screenshot"] == 1
         assert "1 left out: they have no last screenshot" in done(*given).output
 
 

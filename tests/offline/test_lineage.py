@@ -271,8 +271,8 @@ def test_a_record_that_the_journal_skips_is_no_duplicate() -> None:
     shorter = Trace(followed.updates, [each for each in followed.trajectories if each.position != first.position])
     ahead = LoggedTrajectory(replace(last.position, offset=last.position.offset + 1), trajectory(SCREENS, 99))
     found = of_trajectory([first, last, ahead], VERSIONS, shorter, {first.position, ahead.position})
-    told = [attempt_json(each) for each in found]
-    assert [(each["skipped"], each["duplicate"]) for each in told] == [(True, False), (False, False), (True, False)]
+    printed = [attempt_json(each) for each in found]
+    assert [(each["skipped"], each["duplicate"]) for each in printed] == [(True, False), (False, False), (True, False)]
     assert [fate(each).partition(":")[0] for each in found] == ["no", "no", "no"]
     assert "the journal skips it" in fate(found[0])
     (twice,) = of_trajectory([first], VERSIONS, shorter)

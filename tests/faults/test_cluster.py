@@ -6,17 +6,21 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from distrl.broker import topic_admin
-from distrl.broker.journal import ROLE, journalled
-from distrl.broker.reader import LogReader
+from distrl.broker import reader, topic_admin
+from distrl.broker.journal import ROLE, History, journalled
+from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader, RawRecord
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.errors import BrokerError
 from distrl.learner.journal_writer import JournalWriter
+from distrl.learner.recover import log_of
 from distrl.telemetry.feed import RunFeed
+from distrl.types import Update, Watermark
 
 from faults.cluster import NODES, Cluster
 from faults.going import Going, append_line
@@ -125,6 +129,76 @@ def _seconds(journal: JournalWriter, number: int) -> float:
     began = time.monotonic()
     append_line(journal, number)
     return time.monotonic() - began
+
+
+def test_a_broker_that_thaws_and_still_takes_itself_for_the_leader_loses_no_record(whole: Cluster) -> None:
+    """It answers with the end of when it froze, to whoever asks it alone and at once."""
+    for _ in range(3):
+        config, node = led_by(whole, "heartbeats", controls=False)
+        alone = config.model_copy(update={"kafka": config.kafka.model_copy(update={"bootstrap": whole.address(node)})})
+        written(config, "heartbeats", 3)
+        whole.freeze(node)
+        try:
+            written(config, "heartbeats", 3)
+            with ThreadPoolExecutor(3) as pool:
+                asked = [pool.submit(last_record, alone, "heartbeats", 5) for _ in range(3)]
+                time.sleep(0.5)  # their requests wait in its connections
+                whole.thaw(node)
+                assert [each.result().position.offset for each in asked] == [5, 5, 5]
+        finally:
+            whole.thaw(node)
+
+
+def written(config: Config, topic: str, records: int) -> None:
+    with RecordProducer(config, "tests") as producer:
+        for _ in range(records):
+            producer.publish_bytes(topic_name(config.run, topic), b"k", b"v").result(60.0)
+
+
+def last_record(config: Config, topic: str, offset: int) -> RawRecord:
+    """That of the topic's end, read from there."""
+    with LogReader(config, topic, {0: offset}) as opened:
+        (batch,) = opened.to_end()
+    return batch[-1]
+
+
+@pytest.fixture
+def old_answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Config, str], None]:
+    """From a call on, a broker says of the topic what it says now, before the cluster tells it that it leads no more:
+    a few times."""
+
+    def begin(config: Config, topic: str) -> None:
+        ask, left = reader.retained, [reader.retained(config, topic)] * 3
+        monkeypatch.setattr(
+            reader, "retained", lambda each, name: left.pop() if left and name == topic else ask(each, name)
+        )
+
+    return begin
+
+
+def test_a_learner_reads_its_whole_journal_though_a_broker_answers_with_an_old_end(
+    config: Config, old_answers: Callable[[Config, str], None]
+) -> None:
+    """It would write its next line over those that it has not seen."""
+    with JournalWriter(config) as journal:
+        append_line(journal, 0)
+        old_answers(config, "updates")
+        append_line(journal, 1)
+        append_line(journal, 2)
+    with JournalWriter(config) as journal:
+        assert journal.history().lines == 3
+
+
+def test_what_was_folded_is_not_taken_for_lost_though_a_broker_answers_with_an_old_end(
+    config: Config, old_answers: Callable[[Config, str], None]
+) -> None:
+    written(config, "trajectories", 2)
+    old_answers(config, "trajectories")
+    written(config, "trajectories", 3)
+    topic = topic_name(config.run, "trajectories")
+    folded = (Watermark(topic, 0, 4),)
+    log = log_of(config, History(updates=(Update(0, folded, "f", 0),)))
+    assert log.ranges[topic, 0] == (0, 5)
 
 
 def test_a_topic_of_one_copy_is_reported_and_the_plan_that_is_written_names_three(

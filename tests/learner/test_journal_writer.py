@@ -25,6 +25,9 @@ class Log:
         self.next_offset += 2
         return place
 
+    def end(self) -> int:
+        return self.next_offset
+
 
 def line(u: int) -> Update:
     return Update(u, (), "f", u)
@@ -33,7 +36,7 @@ def line(u: int) -> Update:
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     made = Log()
-    monkeypatch.setattr(journal_writer, "journal_lines", lambda config: list(made.lines))
+    monkeypatch.setattr(journal_writer, "journal_lines", lambda config, end: list(made.lines))
     return made
 
 

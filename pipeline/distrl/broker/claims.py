@@ -110,8 +110,8 @@ def claim(config: Config, role: str) -> Claim:
     Raises BrokerError.
     """
     made = Claim.after((found for found, _ in _claims(config, role)), SYSTEM_CLOCK.now_ms())
-    _announce(made, config, role)
-    if all(found != made for found, _ in _claims(config, role)):
+    end = _announce(made, config, role)
+    if all(found != made for found, _ in _claims(config, role, end)):
         raise BrokerError(
             f"{role} of run {config.run}",
             "its claim does not count: the clock of this machine is more than a day ahead of the brokers'",
@@ -120,19 +120,20 @@ def claim(config: Config, role: str) -> Claim:
     return made
 
 
-def _announce(made: Claim, config: Config, role: str) -> None:
-    """Write the claim, and wait until the broker has it."""
+def _announce(made: Claim, config: Config, role: str) -> int:
+    """Write the claim, and wait until the broker has it. Returns the offset behind it; 0 where the broker says none."""
     longest_s, record = failover_s(config.kafka), Heartbeat(role, role, SYSTEM_CLOCK.now_ms(), None, None)
     with RecordProducer(config, role) as producer:
         sent = producer.publish(topic_of(role), role, record, _headers(made))
         try:
-            sent.result(longest_s)
+            place = sent.result(longest_s)
         except TimeoutError:
             raise BrokerError(
                 f"{role} of run {config.run}",
                 f"its claim was not acknowledged within {longest_s:g} s",
                 "see what `distrl doctor` says of the brokers, then start this again",
             ) from None
+    return 0 if place is None else place.offset + 1
 
 
 def send(producer: RecordProducer, config: Config, beat: Heartbeat, mine: Claim) -> Future[LogPosition | None]:
@@ -167,13 +168,14 @@ def _headers(made: Claim) -> Headers:
     return (PROCESS_HEADER, this_process().encode()), made.header
 
 
-def _claims(config: Config, role: str) -> list[tuple[Claim, str]]:
-    """The newest claims to `role` that count, and the names of their processes."""
+def _claims(config: Config, role: str, end: int = 0) -> list[tuple[Claim, str]]:
+    """The newest claims to `role` that count, and the names of their processes. end: an offset up to which they are
+    known to have been written."""
     topic = topic_of(role)
-    with LogReader(config, topic) as whole:
+    with LogReader(config, topic, reach={0: end}) as whole:
         start = {p: max(first, whole.ends[p] - LOOKED_BACK) for p, first in whole.next_offsets.items()}
     found = []
-    with LogReader(config, topic, start) as reader:
+    with LogReader(config, topic, start, reach=whole.ends) as reader:
         for raw in (raw for batch in reader.to_end() for raw in batch):
             headers = dict(raw.headers)
             made, name = Claim.parsed(headers.get(HEADER)), headers.get(PROCESS_HEADER) or b""

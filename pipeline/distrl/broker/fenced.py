@@ -159,6 +159,28 @@ class FencedProducer:
 
         self._transact([Outgoing(topic, None, b"", (), partition)], abort)
 
+    def end_of(self, topic: str, partition: int) -> int:
+        """The offset at which a record is written now, by the partition's leader: it is written, and taken back.
+
+        Who reads up to there has read all that was committed before the call, whichever broker it asks. topic: its full
+        name, of one whose readers see only what was committed. Raises as `write`.
+        """
+
+        def take_back() -> None:
+            self._producer.flush(COMMIT_TIMEOUT_S)
+            self._producer.abort_transaction(COMMIT_TIMEOUT_S)
+
+        place = None
+        for message in self._transact([Outgoing(topic, None, None, (), partition)], take_back):
+            place = position_or_none(message)
+        if place is None:
+            raise BrokerError(
+                f"{topic}[{partition}]",
+                f"its leader acknowledged nothing within {COMMIT_TIMEOUT_S:g} s",
+                "see what `distrl doctor` says of the brokers, then start this again",
+            )
+        return place.offset
+
     def _transact(self, records: Sequence[Outgoing], end: Callable[[], object]) -> list[Message]:
         """A transaction of `records` that `end` ends; what was delivered."""
         if self._failure is not None:

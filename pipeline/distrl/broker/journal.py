@@ -12,8 +12,10 @@ from typing import Final
 from distrl.broker import claims
 from distrl.broker.fenced import FencedProducer, Outgoing
 from distrl.broker.reader import LogReader, decoded
+from distrl.broker.topics import topic_name
 from distrl.config import Config
-from distrl.types import LogPosition, Skipped, Update, Version
+from distrl.errors import BrokerError
+from distrl.types import LogPosition, Skipped, Update, Version, Watermark
 
 ROLE: Final = "learner"
 
@@ -35,6 +37,10 @@ class Journal(FencedProducer):
         Raises FencedError if another process has opened the journal since, else BrokerError.
         """
         return self.write_one(Outgoing.of(self._run, "updates", self._run, update))
+
+    def end(self) -> int:
+        """Of the journal, by its leader: `journal_lines` up to here are all. Raises as `append` does."""
+        return self.end_of(topic_name(self._run, "updates"), 0)
 
     def publish_version(self, version: Version) -> LogPosition | None:
         """Publish `version` to all workers. Its objects must be in the store already. Raises as `append` does."""
@@ -78,6 +84,11 @@ class History:
             next((line.log_id for line in reversed(every) if line.log_id), ""),
         )
 
+    @property
+    def watermarks(self) -> tuple[Watermark, ...]:
+        """How far the log is folded."""
+        return self.updates[-1].watermarks if self.updates else ()
+
     def voided(self, version: Version) -> bool:
         """Whether `version` was made after an update that became void later."""
         return any(line.u <= version.update and version.version <= line.version for line in self.voids)
@@ -90,13 +101,21 @@ def in_force(versions: Iterable[Version], history: History) -> list[Version]:
     return [each for each in every if each.version not in superseded and not history.voided(each)]
 
 
-def journal_lines(config: Config) -> list[Update]:
+def journal_lines(config: Config, end: int | None = None) -> list[Update]:
     """Every line in the journal of a run, in log order, also void ones.
 
-    Complete and final if the caller has a Journal open: `open` waits for an older learner's commits, and nobody else
-    can append then. An appended line is visible a few milliseconds later.
+    end: `Journal.end` of an open journal. The lines are complete and final then: `open` waits for an older learner's
+    commits, and nobody else can append. Without it the last ones may be missing for a moment: an appended line is
+    visible a few milliseconds later, and a broker that was frozen goes on with what it had (reader.py). Raises
+    BrokerError where no broker has the journal up to `end`.
     """
-    with LogReader(config, "updates") as reader:
+    with LogReader(config, "updates", reach={0: end or 0}) as reader:
+        if end is not None and reader.ends[0] < end:
+            raise BrokerError(
+                reader.topic,
+                f"a broker says that it ends at {reader.ends[0]}, and {end} was written",
+                "see what `distrl doctor` says of the brokers, then start this again",
+            )
         return [decoded(raw, Update) for batch in reader.to_end() for raw in batch]
 
 

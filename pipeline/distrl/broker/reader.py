@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import methodcaller
 from types import TracebackType
@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from distrl.broker.connect import PERMANENT, ErrorLog, UnknownTopicError, admin, explain, failover_s, settings
 from distrl.broker.producer import Headers, position_of
-from distrl.broker.topic_admin import offsets, partition_count
+from distrl.broker.topic_admin import broker_count, offsets, partition_count
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, WireError
@@ -48,6 +48,15 @@ COORDINATOR = "GroupCoordinator"
 
 POLL_S = 0.5
 """Longest single wait inside a bounded read; a record ends it at once."""
+
+OLD_LEADER_S = 5.0
+"""How long a log that ends before what it is known to have had is asked for again. A broker that was frozen still takes
+itself for the leader when it goes on, and answers with the end of then, until the cluster tells it: measured, up to
+a tenth of a second. One that is cut off from the cluster alone does so for longer, and each time another is asked."""
+
+ASK_AGAIN_S = 0.2
+
+NO_EPOCH = -1
 
 
 class CutError(BrokerError):
@@ -130,24 +139,36 @@ class LogReader:
     """The records of one topic of a run (a key of TOPICS), each partition in its order.
 
     start: partition -> first offset to read; a partition left out is read from its first retained record.
+    reach: partition -> an offset before which all records are known to have been written, where `start` does not say
+    it: `ends` are not before these unless the broker has lost records.
     follows: it waits for new records for long. It asks the broker seldom, and learns late that it is at the end.
     Transactional topics are read committed, so never what a fenced learner wrote.
     Raises BrokerError if the topic is missing, or `start` is outside of what the broker retains.
     """
 
     def __init__(
-        self, config: Config, topic: str, start: Mapping[int, int] | None = None, follows: bool = False
+        self,
+        config: Config,
+        topic: str,
+        start: Mapping[int, int] | None = None,
+        follows: bool = False,
+        reach: Mapping[int, int] | None = None,
     ) -> None:
         self._config, self._name = config, topic
         self.topic = topic_name(config.run, topic)
         self._committed_only = TOPICS[topic].transactional
-        kept = self.kept()
+        known = [(start or {}).items(), (reach or {}).items()]
+        kept = self._kept_of_the_leader([place for items in known for place in items])
         self._next = {partition: first for partition, (first, _) in kept.items()}
         for partition, offset in (start or {}).items():
             self._refuse_outside(partition, offset, kept)
             self._next[partition] = offset
         self.ends: Mapping[int, int] = {partition: end for partition, (_, end) in kept.items()}
         self._at_end: dict[int, int] = {}
+        self._epochs: dict[int, int] = {}
+        """The leader's epoch of the last record that was read; NO_EPOCH: unknown."""
+        self._refused_since: dict[int, float] = {}
+        """Since when a broker says of a partition that it does not have the next record."""
         self._permanent_error: KafkaError | None = None
         self._errors = ErrorLog(LOG, f"reading {self.topic}")
         has_marks = self._committed_only or TOPICS[topic].fenced
@@ -237,6 +258,17 @@ class LogReader:
         """Partition -> (first retained offset, one past the last), asked of the broker now."""
         return retained(self._config, self._name)
 
+    def _kept_of_the_leader(self, known: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
+        """`kept`, asked for again for OLD_LEADER_S while one of several brokers says that a partition ends before an
+        offset of `known`: it may be no leader any more."""
+        kept, deadline = self.kept(), time.monotonic() + OLD_LEADER_S
+        while any(offset > kept.get(partition, (0, offset))[1] for partition, offset in known):
+            if time.monotonic() > deadline or broker_count(self._config) < 2:
+                break
+            time.sleep(ASK_AGAIN_S)
+            kept = self.kept()
+        return kept
+
     def close(self) -> None:
         self._consumer.close()
 
@@ -256,21 +288,38 @@ class LogReader:
         error = message.error()
         if error is None:
             raw = RawRecord.of(message)
-            self._next[raw.position.partition] = raw.position.offset + 1
+            partition = raw.position.partition
+            self._next[partition] = raw.position.offset + 1
+            self._epochs[partition] = NO_EPOCH if (epoch := message.leader_epoch()) is None else epoch
+            self._refused_since.pop(partition, None)
             found.append(raw)
         elif error.code() == KafkaError._PARTITION_EOF:
             self._at_end[message.partition() or 0] = message.offset() or 0
         elif error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
-            partition = message.partition() or 0
-            self._refuse_outside(partition, self._next[partition], self.kept())
-            raise CutError(
-                f"{self.topic}[{partition}]",
-                f"was truncated before record {self._next[partition]}, the next to read, and has grown again: "
-                f"{error.str()}",
-                "start this role again: it begins with what is left",
-            )
+            self._fetch_again(message.partition() or 0, error)
         else:
             self._on_error(error)
+
+    def _fetch_again(self, partition: int, error: KafkaError) -> None:
+        """Of a partition whose next record a broker says that it does not have. Raises CutError where that is so for
+        OLD_LEADER_S, or it is the only broker."""
+        offset = self._next[partition]
+        self._refuse_outside(partition, offset, self._kept_of_the_leader([(partition, offset)]))
+        since = self._refused_since.setdefault(partition, time.monotonic())
+        if time.monotonic() > since + OLD_LEADER_S or broker_count(self._config) < 2:
+            raise CutError(
+                f"{self.topic}[{partition}]",
+                f"was truncated before record {offset}, the next to read, and has grown again: {error.str()}",
+                "start this role again: it begins with what is left",
+            )
+        time.sleep(ASK_AGAIN_S)
+        # With the epoch of the last record the leader is asked whether it has that record, too.
+        place = TopicPartition(self.topic, partition, offset, leader_epoch=self._epochs.get(partition, NO_EPOCH))
+        try:
+            self._consumer.incremental_unassign([place])  # it is read no more: `seek` is refused
+            self._consumer.incremental_assign([place])
+        except KafkaException as failed:
+            raise explain(failed.args[0], self.topic, "read the log", self._config.kafka) from None
 
     def _refuse_outside(self, partition: int, offset: int, kept: Mapping[int, tuple[int, int]]) -> None:
         where = f"{self.topic}[{partition}]"

@@ -232,6 +232,11 @@ def offsets(
     return {partition: (first[partition], end[partition]) for partition in first}
 
 
+def broker_count(config: Config) -> int:
+    """How many brokers the cluster has, by the one that answers. Raises BrokerError."""
+    return len(_cluster(admin(config.kafka), config).brokers)
+
+
 def _cluster(client: AdminClient, config: Config) -> ClusterMetadata:
     try:
         return with_retry(config.kafka, lambda: client.list_topics(timeout=request_timeout_s(config.kafka)))

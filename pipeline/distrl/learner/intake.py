@@ -15,7 +15,7 @@ from distrl.config import Config
 from distrl.errors import StoreError, WireError
 from distrl.learner.fold import is_usable
 from distrl.learner.pending import PendingLog
-from distrl.learner.reading import TOPICS, refuse_unread, starts, take, unsupported
+from distrl.learner.reading import TOPICS, reached, refuse_unread, starts, take, unsupported
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState
 from distrl.types import ObjectRef, Trajectory, Update, Watermark
@@ -54,11 +54,11 @@ class Intake:
         self._readers: list[LogReader] = []
         self._next_fetch = 0.0
 
-    def follow(self, open_readers: ExitStack) -> None:
-        """Open the log at the state's watermarks; `open_readers` closes it."""
+    def follow(self, open_readers: ExitStack, folded: Sequence[Watermark]) -> None:
+        """Open the log at the state's watermarks; `open_readers` closes it. folded: how far it was folded before."""
         for name in TOPICS:
-            start = starts(self._config, name, self._state.watermarks)
-            self._readers.append(open_readers.enter_context(LogReader(self._config, name, start)))
+            start, reach = starts(self._config, name, self._state.watermarks), reached(self._config, name, folded)
+            self._readers.append(open_readers.enter_context(LogReader(self._config, name, start, reach=reach)))
 
     def read(self, longest_s: float = POLL_S) -> int:
         """Take the next records. Returns how many there were. Waits for `longest_s` at most."""

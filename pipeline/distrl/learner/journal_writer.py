@@ -61,12 +61,12 @@ class JournalWriter:
     def __enter__(self) -> JournalWriter:
         self._journal.open()
         self.claim = claims.claim(self._config, ROLE)
-        self._lines = len(journal_lines(self._config))
+        self._lines = len(self._read())
         return self
 
     def history(self) -> History:
         """Read the journal; the next `append` follows what was read."""
-        lines = journal_lines(self._config)
+        lines = self._read()
         self._lines, self._last, self._in_doubt = len(lines), None, False
         return History.of(lines)
 
@@ -79,7 +79,7 @@ class JournalWriter:
         """Journal `update`. Once this returns, every later learner will redo it."""
 
         def is_written() -> bool:
-            lines = journal_lines(self._config)
+            lines = self._all_lines()
             if len(lines) < self._lines:
                 raise self._cut(f"holds {len(lines)} lines of {self._lines}")
             return self._is_last(update, lines[self._lines :])
@@ -126,15 +126,35 @@ class JournalWriter:
         """Open the journal again, unless this learner was replaced; see claims.py for why it looks twice. Returns
         whether the record in doubt is in the log.
         """
+        self._open_again()
+        written = is_written()
+        self._in_doubt = False
+        LOG.info("journal reopened; the unacknowledged record %s", "is in it" if written else "is written now")
+        return written
+
+    def _open_again(self) -> None:
+        """Raises ReplacedError where another learner has taken over."""
         claims.refuse_replaced(self.claim, self._config, ROLE)
         self._journal.close()
         self._journal = Journal(self._config)
         self._journal.open()
         claims.refuse_replaced(self.claim, self._config, ROLE)
-        written = is_written()
-        self._in_doubt = False
-        LOG.info("journal reopened; the unacknowledged record %s", "is in it" if written else "is written now")
-        return written
+
+    def _read(self) -> list[Update]:
+        """`_all_lines`, of a journal that is opened again where it cannot be used any more."""
+        try:
+            return self._all_lines()
+        except FencedError:
+            claims.refuse_replaced(self.claim, self._config, ROLE, claims.SUCCESSOR_S)
+        except BrokerError as error:
+            LOG.info("the journal is opened again: %s", error)
+        self._open_again()
+        return self._all_lines()
+
+    def _all_lines(self) -> list[Update]:
+        """Every line, also where a broker that is asked is no leader any more: a learner that missed some would append
+        its next line over them."""
+        return journal_lines(self._config, self._journal.end())
 
     def _refuse_lost(self, offset: int) -> None:
         """Raise CutError where the line before the one that was taken at `offset` is gone.
@@ -143,7 +163,11 @@ class JournalWriter:
         is looked into: a broker that lost a line may have written the end of its transaction once more, and the next
         line then comes one later, not where the lost one was.
         """
-        if self._last is not None and offset != self._last[1] + 2 and self._last[0] not in journal_lines(self._config):
+        if (
+            self._last is not None
+            and offset != self._last[1] + 2
+            and self._last[0] not in journal_lines(self._config, offset)
+        ):
             raise self._cut(f"has taken a line at offset {offset}, and no longer has the one at {self._last[1]}")
 
     def _cut(self, what: str) -> CutError:

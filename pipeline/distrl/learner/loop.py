@@ -117,7 +117,7 @@ class Loop:
     def follow(self, open_readers: ExitStack) -> None:
         """Open the log at the state's watermarks; `open_readers` closes it, and ends the upload of a checkpoint."""
         open_readers.callback(self._saver.close)
-        self._intake.follow(open_readers)
+        self._intake.follow(open_readers, self._history.watermarks)
 
     def redo(self, updates: Sequence[Update]) -> bool:
         """Fold the journalled updates that the checkpoint lacks, then publish the versions that are due and missing.

@@ -47,7 +47,12 @@ def starts(config: Config, name: str, folded: Iterable[Watermark]) -> dict[int, 
     0 where nothing was folded: starting at the first record left would silently pass over what retention has deleted.
     """
     begin = dict.fromkeys(range(topics.partitions(config, topics.TOPICS[name])), 0)
-    return begin | {mark.partition: mark.offset for mark in folded if mark.topic == topic_name(config.run, name)}
+    return begin | reached(config, name, folded)
+
+
+def reached(config: Config, name: str, folded: Iterable[Watermark]) -> dict[int, int]:
+    """Partition -> the offset of topic `name` up to which records are folded, so that they were in the log."""
+    return {mark.partition: mark.offset for mark in folded if mark.topic == topic_name(config.run, name)}
 
 
 def take(raw: RawRecord, pending_log: PendingLog, skipped: SkippedRecords) -> LoggedTrajectory | None:
@@ -76,7 +81,7 @@ def window_sha256(config: Config, begin: Iterable[Watermark], end: Iterable[Wate
     pending_log = pending_log_at(config, begun)
     for name in TOPICS:
         here = [mark for mark in wanted if mark.topic == topic_name(config.run, name)]
-        with LogReader(config, name, starts(config, name, begun)) as reader:
+        with LogReader(config, name, starts(config, name, begun), reach=reached(config, name, wanted)) as reader:
             for batch in () if pending_log.reaches(here) else reader.to_end():
                 for raw in batch:
                     with suppress(WireError):  # its content is in the digest all the same

@@ -21,7 +21,7 @@ from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError, WireError
 from distrl.learner.adapters import NamedVersions
 from distrl.learner.choose_checkpoint import OffsetRanges, Saved, marks, refusal
-from distrl.learner.reading import TOPICS, window_sha256
+from distrl.learner.reading import TOPICS, reached, window_sha256
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState, needed
 from distrl.runs.recorded import refuse_other_settings
@@ -61,11 +61,12 @@ class Log:
     """The topics' ids, joined by commas; empty: unknown."""
 
 
-def log_of(config: Config) -> Log:
-    """The run's log as the broker has it now. Raises BrokerError where a topic is missing or no broker answers."""
+def log_of(config: Config, history: History) -> Log:
+    """The run's log as the broker has it now. history: what it had. Raises BrokerError where a topic is missing or no
+    broker answers."""
     ranges, client = {}, admin(config.kafka)
     for name in TOPICS:
-        with LogReader(config, name) as reader:
+        with LogReader(config, name, reach=reached(config, name, history.watermarks)) as reader:
             for partition, first in reader.next_offsets.items():
                 ranges[reader.topic, partition] = (first, reader.ends[partition])
     ids = [topic_id(client, config, topic_name(config.run, name)) for name in TOPICS]
@@ -84,7 +85,8 @@ def recover(
     at_most: the most updates it may have. history, log: read now if not given. Raises StoreError, ConfigError where the
     run was begun with other learning settings, and BrokerError, also where the log is not the journal's.
     """
-    history, log = history or read_history(config), log or log_of(config)
+    history = history or read_history(config)
+    log = log or log_of(config, history)
     refused: dict[int, str] = {}
     for meta in manifests(config, store, at_most):
         u = int(meta["u"])
@@ -243,10 +245,11 @@ def read_back(config: Config, positions: Iterable[LogPosition]) -> list[LoggedTr
 
 def _read(config: Config, name: str, wanted: set[LogPosition]) -> list[LoggedTrajectory]:
     found: list[LoggedTrajectory] = []
-    start: dict[int, int] = {}
+    start, reach = dict[int, int](), dict[int, int]()
     for place in wanted:
         start[place.partition] = min(place.offset, start.get(place.partition, place.offset))
-    with LogReader(config, name, start) as reader:
+        reach[place.partition] = max(place.offset + 1, reach.get(place.partition, 0))
+    with LogReader(config, name, start, reach=reach) as reader:
         for batch in reader.to_end():
             with gc_paused():
                 found += [

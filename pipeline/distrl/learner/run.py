@@ -79,7 +79,8 @@ def _run_once(
     """Recover, redo and work until `stop`. Returns True where the log is no longer what was read: recover then, unless
     it is to stop."""
     reporter.monitor.waits_for("its recovery")
-    history, log = journal_writer.history(), log_of(config)
+    history = journal_writer.history()
+    log = log_of(config, history)
     recovered = recover(config, store, history=history, log=log)
     redone = unfolded(history.updates, recovered.state, config)
     keep_features(recovered.state, config)

@@ -108,7 +108,7 @@ def skip(config: Config, place: str, reason: str) -> SkippedFrom:
 def _refuse_without_a_beginning(config: Config, place: str, history: History, u: int) -> None:
     """Raises ConfigError where the learner could not go on: no checkpoint from before update `u` can be restored, and
     the log no longer has its first records. A void line cannot be taken back."""
-    log = log_of(config)
+    log = log_of(config, history)
     if all(first == 0 for first, _ in log.ranges.values()):
         return
     saved = manifests(config, open_store(config.store), at_most=u)

@@ -20,7 +20,16 @@ from distrl.errors import WireError
 from distrl.learner.pending import PendingLog
 from distrl.learner.publish import refuse_other_weights
 from distrl.learner.ranks import Leader
-from distrl.learner.reading import TOPICS, not_the_log, pending_log_at, refuse_unread, starts, take, unsupported
+from distrl.learner.reading import (
+    TOPICS,
+    not_the_log,
+    pending_log_at,
+    reached,
+    refuse_unread,
+    starts,
+    take,
+    unsupported,
+)
 from distrl.learner.recover import Recovered, recover, unfolded
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState
@@ -100,7 +109,11 @@ def windows(
     """
     skipped_records = SkippedRecords(updates, skipped)
     with ExitStack() as stack:
-        readers = [stack.enter_context(LogReader(config, name, starts(config, name, begin))) for name in TOPICS]
+        end = updates[-1].watermarks if updates else ()
+        readers = [
+            stack.enter_context(LogReader(config, name, starts(config, name, begin), reach=reached(config, name, end)))
+            for name in TOPICS
+        ]
         for update in updates:
             while not pending_log.reaches(update.watermarks):
                 if sum(_take(reader, pending_log, skipped_records) for reader in readers) == 0 and all(

@@ -20,7 +20,7 @@ from distrl.errors import ConfigError, DistrlError, PolicyError, StoreError
 from distrl.learner.fold import fold
 from distrl.learner.ranks import Begin, End, Forget, Leader, follow, keep_features, refuse_other_settings
 from distrl.learner.state import LearnerState
-from distrl.ranks.group import RankError, Ranks
+from distrl.ranks.group import ALONE, RankError, Ranks
 from distrl.runs.settings import learning_fingerprint
 from distrl.telemetry.monitor import Monitor
 from distrl.types import LoggedTrajectory, ObjectRef
@@ -119,6 +119,25 @@ def learned(ranks: Ranks, settings: Config, away: Path | None = None) -> Digests
 @pytest.fixture(scope="module")
 def alone(base: Path) -> Digests:
     return learned_alone(of(base))
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["computed", "read from a folder"])
+def test_a_start_that_loads_the_whole_buffer_is_seen_at_work_with_each_screenshot(
+    base: Path, tmp_path: Path, kept: bool
+) -> None:
+    """Its first fold may take longer than a process may stand still."""
+    settings = of(base, f"learner.features_kept={tmp_path}") if kept else of(base)
+    screens, made, turns = Screens(), list[list[LoggedTrajectory]](), list[int]()
+    for _ in range(2):
+        state = LearnerState(settings)
+        keep_features(state, settings)
+        made = made or recorded(settings, screens)
+        leader = Leader(settings, ALONE, screens, threading.Event(), lambda: turns.append(len(turns)))
+        leader.begin(state)
+        turns.clear()
+        leader.fold(made[0], update_of(0, made[0], state.watermarks, settings))
+        leader.close()
+        assert len(turns) == len({each.sha256 for each in shown(made[0])})
 
 
 def learned_alone(settings: Config) -> Digests:

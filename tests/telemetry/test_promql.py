@@ -54,6 +54,8 @@ def test_every_panel_is_an_expression(promql: Path) -> None:
 
 
 R = {"run": "r"}
+LEARNER = 'role="learner", process="learner"'
+FEEDER = 'role="feeder", process="feeder"'
 OF_A_WORKER = 'run="r", role="worker", process="w"'
 FIRES = {
     "no trajectory comes": ("DistrlNoTrajectories", ['distrl_quiet_seconds{run="r"} 0+30x120'], [R]),
@@ -61,17 +63,37 @@ FIRES = {
     "nobody learns": ("DistrlNoLearner", ['distrl_ready{run="r", role="feeder"} 1x120'], [R]),
     "one recovers": (
         "DistrlNoLearner",
-        ['distrl_ready{run="r", role="feeder"} 1x120', 'distrl_ready{run="r", role="learner"} 0x120'],
+        [f'distrl_ready{{run="r", {FEEDER}}} 1x120', f'distrl_ready{{run="r", {LEARNER}}} 0x120'],
         [R],
     ),
     "one of another run learns": (
         "DistrlNoLearner",
-        ['distrl_ready{run="r", role="feeder"} 1x120', 'distrl_ready{run="s", role="learner"} 1x120'],
+        [f'distrl_ready{{run="r", {FEEDER}}} 1x120', f'distrl_ready{{run="s", {LEARNER}}} 1x120'],
         [R],
     ),
     "one learns": (
         "DistrlNoLearner",
-        ['distrl_ready{run="r", role="feeder"} 0x120', 'distrl_ready{run="r", role="learner"} 1x120'],
+        [f'distrl_ready{{run="r", {FEEDER}}} 0x120', f'distrl_ready{{run="r", {LEARNER}}} 1x120'],
+        [],
+    ),
+    "one recovers, and a rank of it waits for that": (
+        "DistrlNoLearner",
+        [
+            f'distrl_ready{{run="r", {FEEDER}}} 1x120',
+            f'distrl_ready{{run="r", {LEARNER}}} 0x120',
+            'distrl_ready{run="r", role="learner", process="learner-8"} 1x120',
+        ],
+        [R],
+    ),
+    "nobody feeds": ("DistrlNoFeeder", [f"distrl_ready{{{OF_A_WORKER}}} 1x120"], [R]),
+    "a feeder is not ready": (
+        "DistrlNoFeeder",
+        [f'distrl_ready{{run="r", {FEEDER}}} 0x120', f'distrl_ready{{run="r", {LEARNER}}} 1x120'],
+        [R],
+    ),
+    "one feeds": (
+        "DistrlNoFeeder",
+        [f"distrl_ready{{{OF_A_WORKER}}} 0x120", f'distrl_ready{{run="r", {FEEDER}}} 1x120'],
         [],
     ),
     "no server answers": ("DistrlStalled", [f"distrl_stalled{{{OF_A_WORKER}}} 0x90 2x30"], [R | {"role": "worker"}]),

@@ -119,9 +119,17 @@ class Leader:
     _state: LearnerState
     """From `begin` on."""
 
-    def __init__(self, config: Config, ranks: Ranks, images: Images, stop: threading.Event) -> None:
-        """stop: set where another rank was asked to stop."""
-        self._config, self._ranks, self._stop = config, ranks, stop
+    def __init__(
+        self,
+        config: Config,
+        ranks: Ranks,
+        images: Images,
+        stop: threading.Event,
+        progress: Callable[[], object] = lambda: None,
+    ) -> None:
+        """stop: set where another rank was asked to stop. progress: called with each screenshot that this rank loads:
+        the first fold of a start may load those of the whole buffer."""
+        self._config, self._ranks, self._stop, self._progress = config, ranks, stop, progress
         self._ahead = LookAhead(images)
         self._screens = self._ahead.screens
         self._called = SYSTEM_CLOCK.ticks()
@@ -138,6 +146,7 @@ class Leader:
         self._wanted, self._coming, self._owners = {}, {}, {}
         self._screens.keep(())
         state.features.deal_by(self._screens.__contains__)
+        state.features.report_to(self._progress)
         alone = self._ranks.world == 1  # several look at theirs when all load them
         self._ahead.look_for(state.features if alone and state.policy.looks_beside else None)
         state.context.compute.deal_to(self._ranks)
@@ -250,6 +259,7 @@ def _follow(config: Config, ranks: Ranks, screens: Screens, stop: threading.Even
                     keep_features(state, config)
                 state.context.compute.deal_to(ranks)
                 state.features.deal_by(screens.__contains__)
+                state.features.report_to(monitor.progress)
                 screens.keep(())
                 digest = _digest_of_all(state)
                 monitor.ready()

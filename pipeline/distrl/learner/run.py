@@ -49,14 +49,14 @@ def run_learner(
     on_update: called after each update, redone ones too, with its metrics and the newest version. ranks: this process
     must be the first of them; the others `follow` (ranks.py).
     """
-    store = open_store(config.store)
+    store, monitor = open_store(config.store), monitor or Monitor()
     with (
-        closing(Leader(config, ranks, store.get, stop)) as leader,
+        closing(Leader(config, ranks, store.get, stop, monitor.progress)) as leader,
         JournalWriter(config) as journal_writer,
         RecordProducer(config, ROLE) as producer,
     ):
         send = partial(claims.send, producer, config, mine=journal_writer.claim)
-        reporter = Reporter(HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, send), monitor or Monitor())
+        reporter = Reporter(HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, send), monitor)
         reporter.report(None, {})
         while _run_once(config, store, journal_writer, producer, reporter, leader, stop, on_update, tracer):
             if stop.wait(RESTART_PAUSE_S):

@@ -43,6 +43,7 @@ class Features:
         self._unreadable: set[str] = set()
         self._folder: FeatureFolder | None = None
         self._at_hand: Callable[[ObjectRef], bool] | None = None
+        self._progress: Callable[[], object] = lambda: None
         self._looking = threading.Lock()
         """Held while a screenshot is looked at: a policy has one user at a time."""
         self._ahead: dict[str, ImageFeatures | PolicyError] = {}
@@ -58,6 +59,10 @@ class Features:
     def keep_in(self, folder: FeatureFolder) -> None:
         """From now on, read features from `folder` where it has them, and keep there those that are computed."""
         self._folder = folder
+
+    def report_to(self, progress: Callable[[], object]) -> None:
+        """From now on, call `progress` with each screenshot that is loaded."""
+        self._progress = progress
 
     def deal_by(self, at_hand: Callable[[ObjectRef], bool]) -> None:
         """From now on, deal a screenshot to a rank of which `at_hand` says that it has it, or will have it soonest."""
@@ -84,6 +89,7 @@ class Features:
 
     def _embedded(self, ref: ObjectRef, images: Images) -> ImageFeatures | None:
         """None: it is no image."""
+        self._progress()
         if self._folder is not None and (kept := self._folder.get(ref.sha256)) is not None:
             return kept
         try:

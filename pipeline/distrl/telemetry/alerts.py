@@ -76,10 +76,19 @@ ALERTS: Final = (
     Alert(
         "DistrlNoLearner",
         f'count by (run) ({name("ready")}{{role="feeder"}})'
-        f' unless on (run) count by (run) ({name("ready")}{{role="learner"}} == 1)',
+        # not the ranks that compute with it, which are ready while it recovers
+        f' unless on (run) count by (run) ({name("ready")}{{role="learner", process="learner"}} == 1)',
         "15m",
         "critical",
         "run {{ $labels.run }} is fed, and no learner of it is ready",
+    ),
+    Alert(
+        "DistrlNoFeeder",
+        f'count by (run) ({name("ready")}{{role=~"learner|worker"}})'
+        f' unless on (run) count by (run) ({name("ready")}{{role="feeder"}} == 1)',
+        "15m",
+        "critical",
+        "run {{ $labels.run }} has a learner or workers, and no feeder of it is ready",
     ),
     Alert(
         "DistrlStalled",

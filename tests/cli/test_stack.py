@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from distrl.broker.connect import RefusedError
+from distrl.cli import stack
 from distrl.cli.main import app
+from distrl.config import Config, load
 from distrl.stack.doctor import Finding
 from typer.testing import CliRunner
 
@@ -19,3 +22,22 @@ def test_a_finding_is_printed_with_its_lines_and_with_controls_escaped(monkeypat
     assert first.count(r"one\x1b]0;mine\x07") == 2
     assert "two" not in first
     assert "two" in done.output
+
+
+def test_what_these_settings_may_not_read_of_the_run_is_a_finding_beside_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where they are a worker's."""
+
+    def refused(settings: Config) -> None:
+        raise RefusedError("distrl.main.evaluations", "user 'worker' may not read it", "grant it")
+
+    monkeypatch.setattr("distrl.stack.doctor.examine", lambda _: [Finding("broker", True, "of three", "")])
+    monkeypatch.setattr(stack, "run_settings", lambda file, sets: load(environ={}))
+    monkeypatch.setattr(stack, "_opened", refused)
+    done = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"})
+    assert done.exit_code == 1
+    assert "of three" in done.output
+    (line,) = [each for each in done.output.splitlines() if "distrl.main.evaluations" in each]
+    assert "may not read it" in line
+    assert "--no-fleet" in line

@@ -37,6 +37,7 @@ def line(u: int) -> Update:
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     made = Log()
     monkeypatch.setattr(journal_writer, "journal_lines", lambda config, end: list(made.lines))
+    monkeypatch.setattr(journal_writer, "journal_up_to", lambda config: (list(made.lines), made.next_offset))
     return made
 
 

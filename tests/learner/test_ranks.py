@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,21 @@ def test_a_start_that_loads_the_whole_buffer_is_seen_at_work_with_each_screensho
         leader.fold(made[0], update_of(0, made[0], state.watermarks, settings))
         leader.close()
         assert len(turns) == len({each.sha256 for each in shown(made[0])})
+
+
+def test_weights_that_are_not_finite_end_the_learner_before_they_are_published(base: Path) -> None:
+    settings = of(base, "algorithm.lr=1e30", "algorithm.grad_norm=1e30")
+    screens = Screens()
+    state, leader = LearnerState(settings), Leader(settings, ALONE, screens, threading.Event())
+    leader.begin(state)
+
+    def learn() -> None:
+        for u, window in enumerate(recorded(settings, screens)):
+            leader.fold(window, update_of(u, window, state.watermarks, settings))
+            assert state.is_finite
+
+    with closing(leader), pytest.raises(PolicyError, match=r"^update \d: has made weights that are not finite"):
+        learn()
 
 
 def learned_alone(settings: Config) -> Digests:

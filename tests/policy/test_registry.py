@@ -13,7 +13,7 @@ import pytest
 from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.policy.autoui.tokenizer import WordTokenizer
-from distrl.policy.registry import base_sha256, policy_of, tokenizer_of
+from distrl.policy.registry import base_sha256, package_of, policy_of, tokenizer_of
 from distrl.policy.sampling import FULL
 from distrl.types import Action, ActionKind, Point, ScreenSize
 
@@ -84,6 +84,39 @@ def test_an_entry_point_that_is_no_family_is_refused(tmp_path: Path, monkeypatch
     monkeypatch.syspath_prepend(str(site))
     with pytest.raises(PolicyError, match="is no distrl"):
         policy_of(PolicySettings(base_model=byte_policy.save(tmp_path / "base")))
+
+
+def test_a_family_whose_package_cannot_be_loaded_is_named_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, base = byte_policy.install(tmp_path / "site"), byte_policy.save(tmp_path / "base")
+    (site / "lacking.py").write_text("import nonesuch_of_all\n")
+    points = next(site.glob("*/entry_points.txt"))
+    monkeypatch.syspath_prepend(str(site))
+    for value, why in (
+        ("lacking:FAMILY", "ModuleNotFoundError: No module named 'nonesuch_of_all'"),
+        ("byte_policy:FAMILYY", "AttributeError"),
+    ):
+        points.write_text(f"[distrl.policies]\n{byte_policy.FORMAT} = {value}\n")
+        with pytest.raises(PolicyError, match=f"entry point bytes/1: {value} cannot be loaded: {why}"):
+            policy_of(PolicySettings(base_model=base))
+
+
+def test_a_format_of_two_packages_is_refused(
+    bytes_base: PolicySettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = tmp_path / "other" / "other-1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[distrl.policies]\nbytes/1 = other:FAMILY\n")
+    monkeypatch.syspath_prepend(str(about.parent))
+    with pytest.raises(PolicyError, match="two packages have it: byte_policy:FAMILY and other:FAMILY"):
+        policy_of(bytes_base)
+
+
+def test_the_package_whose_code_reads_a_base_model_is_known(bytes_base: PolicySettings) -> None:
+    assert package_of(bytes_base) == "byte_policy"
+    assert package_of(PolicySettings()) == "distrl"
 
 
 @pytest.mark.parametrize(

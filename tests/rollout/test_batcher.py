@@ -11,9 +11,10 @@ import pytest
 import torch
 from distrl.errors import ComputeError, PolicyError
 from distrl.policy.sampling import FULL, Sampling
-from distrl.rollout.batcher import Batcher
+from distrl.rollout.batcher import MOST_FAILURES, Batcher
 from distrl.rollout.decider import PolicyEndedError
 from distrl.rollout.episode import Observation, sampling_seed
+from distrl.supervised import SupervisedThread
 from distrl.types import Action, ScreenSize
 
 from rollout.world import TAP, shot, task, version
@@ -211,6 +212,26 @@ def test_a_thread_that_ends_unexpectedly_frees_who_waits_with_the_reason(serving
     for ask in (batcher.check, lambda: batcher.decide(seen()), lambda: batcher.swap(version(0), b"zero")):
         with pytest.raises(PolicyEndedError, match="ValueError: broken"):
             ask()
+
+
+def test_a_policy_that_decides_nothing_any_more_ends_with_the_reason_and_one_that_now_and_then_fails_does_not(
+    serving: Serving,
+) -> None:
+    batcher = Batcher(Weights(), Words(), sampling=FULL, wait_s=0.0)
+    thread = SupervisedThread(batcher.serve, "policy", batcher.fail)
+    batcher.swap(version(0), b"zero")
+
+    def fails(times: int) -> None:
+        for _ in range(times):
+            with pytest.raises(PolicyError, match="no PNG"):
+                batcher.decide(seen(png="broken"))
+
+    fails(MOST_FAILURES - 1)
+    assert batcher.decide(seen(png="good")).version == 0
+    fails(MOST_FAILURES)
+    thread.join(10)
+    with pytest.raises(PolicyEndedError, match=f"its last {MOST_FAILURES} decisions failed, the last .*no PNG"):
+        batcher.check()
 
 
 def test_nothing_is_decided_before_there_are_weights_and_closing_frees_who_waits(serving: Serving) -> None:

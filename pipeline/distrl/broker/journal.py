@@ -101,22 +101,28 @@ def in_force(versions: Iterable[Version], history: History) -> list[Version]:
     return [each for each in every if each.version not in superseded and not history.voided(each)]
 
 
-def journal_lines(config: Config, end: int | None = None) -> list[Update]:
-    """Every line in the journal of a run, in log order, also void ones.
+def journal_lines(config: Config, end: int = 0) -> list[Update]:
+    """The lines of `journal_up_to`."""
+    lines, _ = journal_up_to(config, end)
+    return lines
+
+
+def journal_up_to(config: Config, end: int = 0) -> tuple[list[Update], int]:
+    """Every line in the journal of a run, in log order, also void ones, and the offset at which it ends.
 
     end: `Journal.end` of an open journal. The lines are complete and final then: `open` waits for an older learner's
     commits, and nobody else can append. Without it the last ones may be missing for a moment: an appended line is
     visible a few milliseconds later, and a broker that was frozen goes on with what it had (reader.py). Raises
     BrokerError where no broker has the journal up to `end`.
     """
-    with LogReader(config, "updates", reach={0: end or 0}) as reader:
-        if end is not None and reader.ends[0] < end:
+    with LogReader(config, "updates", reach={0: end}) as reader:
+        if reader.ends[0] < end:
             raise BrokerError(
                 reader.topic,
                 f"a broker says that it ends at {reader.ends[0]}, and {end} was written",
                 "see what `distrl doctor` says of the brokers, then start this again",
             )
-        return [decoded(raw, Update) for batch in reader.to_end() for raw in batch]
+        return [decoded(raw, Update) for batch in reader.to_end() for raw in batch], reader.ends[0]
 
 
 def history(config: Config) -> History:

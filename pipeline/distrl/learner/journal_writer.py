@@ -17,7 +17,7 @@ from distrl.broker import claims
 from distrl.broker.claims import Claim, ReplacedError
 from distrl.broker.connect import BeyondUseError, RefusedError
 from distrl.broker.fenced import FencedError
-from distrl.broker.journal import ROLE, History, Journal, journal_lines
+from distrl.broker.journal import ROLE, History, Journal, journal_lines, journal_up_to
 from distrl.broker.producer import RecordTooLargeError
 from distrl.broker.reader import CutError
 from distrl.broker.topics import topic_name
@@ -153,8 +153,10 @@ class JournalWriter:
 
     def _all_lines(self) -> list[Update]:
         """Every line, also where a broker that is asked is no leader any more: a learner that missed some would append
-        its next line over them."""
-        return journal_lines(self._config, self._journal.end())
+        its next line over them. Read before anything is written: a reader finds out sooner that a leader is frozen."""
+        lines, read = journal_up_to(self._config)
+        end = self._journal.end()
+        return lines if read == end else journal_lines(self._config, end)
 
     def _refuse_lost(self, offset: int) -> None:
         """Raise CutError where the line before the one that was taken at `offset` is gone.

@@ -185,11 +185,20 @@ class Leader:
         return bool(found)
 
     def fold(self, window: Sequence[LoggedTrajectory], update: Update) -> Metrics:
-        """`fold` on every rank. Raises as it does, and PolicyError where the weights are not the same after it."""
+        """`fold` on every rank. Raises as it does, and PolicyError where the weights are not the same after it, or not
+        finite: no worker would load them, and no later update makes them finite again."""
         self.want(self._state.screens(usable_of(self._state, window)))
         self._fetch()
         act = lambda: fold(self._state, window, update, self._screens, self._config)  # noqa: E731
-        return self._give(Fold(window, update), act, lambda: weights_digest(self._state))
+        metrics = self._give(Fold(window, update), act, lambda: weights_digest(self._state))
+        if not self._state.is_finite:
+            raise PolicyError(
+                f"update {update.u}",
+                "has made weights that are not finite, as every start would from this log; nothing of it is published",
+                "begin a new run with smaller steps (algorithm.lr, algorithm.critic_lr, warmup.lr), or correct the "
+                "policy's score; `distrl ablate --set algorithm.lr=...` tries settings on this log",
+            )
+        return metrics
 
     def forget(self, but: Sequence[LoggedTrajectory]) -> None:
         """`LearnerState.forget_screens` on every rank."""

@@ -123,6 +123,11 @@ class LearnerState:
         for module in self.algorithm.modules().values():
             yield from module.parameters()
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether every trained weight is."""
+        return bool(torch.stack([torch.isfinite(each).all() for each in self.parameters()]).all())
+
     def digests(self) -> dict[str, str]:
         """sha256 (hex) of each part: equal states have equal digests.
 

@@ -143,7 +143,9 @@ def refuse_unfit(name: str, tensor: Tensor, parameter: nn.Parameter) -> None:
 
 def _refuse_infinite(name: str, tensor: Tensor) -> None:
     if not _finite(tensor):
-        raise PolicyError("adapter", f"{name} is not finite", "roll back to an older version")
+        raise PolicyError(
+            "adapter", f"{name} is not finite", "use an older version; the learner that made it has diverged"
+        )
 
 
 def _identifying(settings: PolicySettings, base_sha256: str) -> dict[str, Any]:

@@ -89,6 +89,16 @@ def base_sha256(policy: settings.PolicySettings) -> str:
     return _family(directory).identity(directory)
 
 
+def package_of(policy: settings.PolicySettings) -> str:
+    """The package, by its name at import, whose code reads the base model that the settings name. Raises PolicyError
+    where two have its format."""
+    directory = _directory(policy)
+    found = parsed(read(directory / CONFIG), directory)
+    name = str(found.get("format") or found.get("model_type"))
+    plugin = None if name in FAMILIES else _entry(name)
+    return (__name__ if plugin is None else plugin.module).partition(".")[0]
+
+
 def _directory(policy: settings.PolicySettings) -> Path:
     return SHIPPED if policy.base_model is None else located(policy.base_model)
 
@@ -111,19 +121,32 @@ def _family(directory: Path) -> PolicyFamily:
     name = str(found.get("format") or found.get("model_type"))
     if name in FAMILIES:
         return FAMILIES[name]()
-    plugins = {each.name: each for each in entry_points(group=GROUP)}
-    if name not in plugins and _is_vision_language(name):
+    plugin = _entry(name)
+    if plugin is None and _is_vision_language(name):
         from distrl.policy.vlm.family import VLM
 
         return VLM
-    if name not in plugins:
-        known = ", ".join(sorted({*FAMILIES, *plugins}))
+    if plugin is None:
+        known = ", ".join(sorted({*FAMILIES, *(each.name for each in entry_points(group=GROUP))}))
         raise PolicyError(
             str(file),
             f"is of format {name!r:.60}, which no policy reads",
-            f"formats: {known}, or a vision-language model of Hugging Face; {HINT}",
+            f"formats: {known}, or a vision-language model of Hugging Face; {HINT}. One of another package is found "
+            f"where that package is installed, by its entry point {name!r:.60} in the group {GROUP}",
         )
-    return _plugin(plugins[name])
+    return _plugin(plugin)
+
+
+def _entry(name: str) -> EntryPoint | None:
+    """The entry point of this name. Raises PolicyError where two packages have one."""
+    found = list({each.value: each for each in entry_points(group=GROUP, name=name)}.values())
+    if len(found) > 1:
+        raise PolicyError(
+            f"entry point {name}",
+            f"two packages have it: {' and '.join(sorted(each.value for each in found))}",
+            "uninstall all but one",
+        )
+    return found[0] if found else None
 
 
 def _is_vision_language(model_type: str) -> bool:
@@ -134,7 +157,14 @@ def _is_vision_language(model_type: str) -> bool:
 
 
 def _plugin(entry: EntryPoint) -> PolicyFamily:
-    family = entry.load()
+    try:
+        family = entry.load()
+    except Exception as error:  # whatever importing another package raises
+        raise PolicyError(
+            f"entry point {entry.name}",
+            f"{entry.value} cannot be loaded: {type(error).__name__}: {error}",
+            "correct its package, or install what it needs",
+        ) from error
     if not isinstance(family, PolicyFamily):
         raise PolicyError(
             f"entry point {entry.name}",

@@ -26,6 +26,10 @@ from distrl.types import Action, ScreenSize, Version
 
 LOG = logging.getLogger("distrl.rollout.batcher")
 
+MOST_FAILURES = 50
+"""Decisions in a row that fail before the policy counts as broken: each ends an episode, whose task is fed again at
+once, and a log of such records would grow by thousands a minute."""
+
 IDLE_WAIT_S = 0.5
 """Longest wait of the serving thread before it checks again for requests and `close`; both wake it at once."""
 
@@ -136,6 +140,8 @@ class Batcher:
         self._failure: Exception | None = None
         self._has_warned = False
         """That memory is not enough for a whole batch."""
+        self._failures = 0
+        """Decisions in a row."""
 
     @property
     def earlier_screens(self) -> int:
@@ -206,7 +212,10 @@ class Batcher:
             raise self._stopped()
 
     def serve(self) -> None:
-        """Decide batch after batch until `close`. What a batch raises goes to its callers; the next batch runs."""
+        """Decide batch after batch until `close`. What a batch raises goes to its callers; the next batch runs.
+
+        Raises PolicyError after MOST_FAILURES decisions in a row that failed.
+        """
         while True:
             with self._changed:
                 self._changed.wait_for(self._something_to_do, IDLE_WAIT_S)
@@ -266,11 +275,13 @@ class Batcher:
         except Exception as error:
             if len(batch) == 1:
                 batch[0].decision.set_exception(error)
+                self._failed(error)
                 return
             if isinstance(error, ComputeError) and not self._has_warned:
                 LOG.warning("this batch and others like it are decided one by one: %s", error)
                 self._has_warned = True
         else:
+            self._failures = 0
             for request, decision in zip(batch, decisions, strict=True):
                 request.decision.set_result(decision)
             return
@@ -278,6 +289,15 @@ class Batcher:
         # the batch has made, and memory may be what it lacked.
         for request in batch:
             self._answer([request])
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        if self._failures >= MOST_FAILURES:
+            raise PolicyError(
+                "policy",
+                f"its last {MOST_FAILURES} decisions failed, the last one with {type(error).__name__}: {error}",
+                "correct it; `distrl policy try` asks it for one decision",
+            ) from error
 
     def _decided(self, batch: list[Request]) -> list[Decision]:
         version = self._loaded

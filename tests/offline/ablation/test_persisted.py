@@ -21,7 +21,7 @@ from distrl.offline.ablation import persisted
 from distrl.offline.ablation.arms import Arm, changed, plan
 from distrl.offline.ablation.fold import Folded, Identity
 from distrl.offline.ablation.log import RunLog, UpdateRange
-from distrl.offline.ablation.persisted import PersistedArms
+from distrl.offline.ablation.persisted import PersistedArms, code_digest
 from distrl.offline.ablation.report import Evaluated, Result
 from distrl.offline.ablation.run import ArmEvaluation, clear, played_on
 from distrl.offline.estimates import Estimate
@@ -280,8 +280,23 @@ def test_other_code_or_another_run_is_another_arm(
 ) -> None:
     renamed = replace(baseline, config=settings.model_copy(update={"run": "another"}))
     assert PersistedArms(tmp_path, log, None).find(renamed) is None
-    monkeypatch.setattr(persisted, "code_digest", lambda: hashlib.sha256(b"newer").hexdigest())
+    monkeypatch.setattr(persisted, "code_digest", lambda policy: hashlib.sha256(b"newer").hexdigest())
     assert PersistedArms(tmp_path, log, None).find(baseline) is None
+
+
+def test_code_of_the_package_that_brings_the_policy_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ours, package = code_digest("distrl"), tmp_path / "brings_policies"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    found = set()
+    for source in ("x = 1", "x = 2"):
+        (package / "model.py").write_text(source)
+        (tmp_path / "brings_one.py").write_text(source)
+        found |= {code_digest("brings_policies"), code_digest("brings_one")}
+        code_digest.cache_clear()  # as in the next process
+    assert len(found | {ours}) == 5
+    assert code_digest("distrl") == ours
 
 
 @pytest.mark.parametrize("cut_at", [0, 1, 40, 64, 65, 66, 200, -1])

@@ -143,7 +143,7 @@ def fold_arm(arm: Arm, log: RunLog, shared: Shared, images: Images, on_update: O
             shared.after_warmup, shared.warmup_updates = Branch.of(state), tuple(rows)
         rows.append((update.u, dict(fold(state, window, update, images, arm.config))))
         on_update(state)
-    found = {} if not finite(state) else estimated(state, log, images, arm.config)
+    found = {} if not state.is_finite else estimated(state, log, images, arm.config)
     shared.policy = None
     folded = Folded(
         arm,
@@ -153,7 +153,7 @@ def fold_arm(arm: Arm, log: RunLog, shared: Shared, images: Images, on_update: O
         state.policy.adapter(),
         state.policy.base_sha256,
         found or {},
-        diverged=not finite(state) or found is None,
+        diverged=not state.is_finite or found is None,
         seconds=time.perf_counter() - began,
     )
     return folded, state
@@ -166,11 +166,6 @@ def begin(arm: Arm, log: RunLog, shared: Shared) -> tuple[LearnerState, list[tup
     if shared.after_warmup is not None and arm.shares_warmup:
         return shared.after_warmup.restore(arm.config), list(shared.warmup_updates)
     return LearnerState(arm.config), []
-
-
-def finite(state: LearnerState) -> bool:
-    """Whether every weight of the policy and the other modules is finite."""
-    return all(bool(torch.isfinite(each).all()) for each in state.parameters())
 
 
 def estimated(state: LearnerState, log: RunLog, images: Images, config: Config) -> Estimates | None:

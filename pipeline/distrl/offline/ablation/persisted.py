@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from distrl.offline.ablation.log import Branch, RunLog
 from distrl.offline.ablation.report import Evaluated, Result
 from distrl.offline.estimates import Estimate
 from distrl.offline.files import write
+from distrl.policy.registry import package_of
 from distrl.processor import processor_and_packages
 from distrl.runs.settings import learning_fingerprint
 from distrl.wire.codec import encode
@@ -57,7 +59,6 @@ class PersistedArms:
         self._common = {
             "format": FORMAT,
             "range": range_digest(run_log),
-            "code": code_digest(),
             "machine": processor_and_packages(),
         }
 
@@ -66,6 +67,7 @@ class PersistedArms:
         config = arm.config
         parts = {
             **self._common,
+            "code": code_digest(package_of(config.policy)),
             "run": config.run,
             "sets": arm.sets,
             "versions": None if arm.sets else self._versions,
@@ -175,12 +177,15 @@ def _branch(branch: Branch) -> Iterator[bytes]:
 
 
 @cache
-def code_digest() -> str:
-    """sha256 over the sources of distrl and simphone: another version may fold or play differently."""
+def code_digest(policy: str) -> str:
+    """sha256 over the sources of distrl, simphone and the package of this name, which brings the policy: another
+    version may fold or play differently."""
     total = hashlib.sha256()
-    for package in (distrl, simphone):
-        root = Path(str(package.__file__)).parent
-        for file in sorted(root.rglob("*.py")):
+    for package in dict.fromkeys((distrl, simphone, import_module(policy))):
+        origin = Path(str(package.__file__))
+        is_package = hasattr(package, "__path__")
+        root = origin.parent
+        for file in sorted(root.rglob("*.py")) if is_package else [origin]:
             total.update(f"{root.name}/{file.relative_to(root)}\n".encode())
             total.update(hashlib.sha256(file.read_bytes()).digest())
     return total.hexdigest()

@@ -92,7 +92,8 @@ def run_bookkeeping(config: Config, stop: threading.Event, report: Callable[...,
             producer.publish("heartbeats", beat.process, beat)
 
         reporter = Reporter(HeartbeatSender("learner", "learner", HEARTBEAT_S, send), Monitor())
-        history, log = journal.history(), log_of(config)
+        history = journal.history()
+        log = log_of(config, history)
         store = WithoutScreens.from_config(config.store)
         recovered = recover(config, store, history=history, log=log)
         state, nothing = recovered.state, ImageFeatures(torch.zeros(1), ScreenSize(1, 1))

@@ -25,7 +25,7 @@ import feature_memory
 import torch
 from distrl.broker import topic_admin
 from distrl.broker.duplicates import IdSet
-from distrl.broker.journal import Journal
+from distrl.broker.journal import History, Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
@@ -131,7 +131,7 @@ def _leave_run(config: Config, transitions: int) -> None:
     for logged in log[:count]:
         state.algorithm.memory.admit(logged)
     state.u, state.watermarks = 1, _marks(topic, log[:count])
-    topics, fingerprint = log_of(config), learning_fingerprint(config)
+    topics, fingerprint = log_of(config, History()), learning_fingerprint(config)
     updates = [
         Update(u, marks, fingerprint, 0, log_id=topics.id, device="cpu")
         for u, marks in enumerate((state.watermarks, _marks(topic, log)))

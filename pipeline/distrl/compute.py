@@ -234,14 +234,23 @@ def reproducible(threads: int) -> Iterator[None]:
     The number of threads decides how sums are split, so it is a setting of the fold, not of the machine. It is the
     calling thread's own; whether kernels are deterministic is the process's, so it stays until the last thread leaves.
     """
-    before = torch.get_num_threads()
     _DETERMINISTIC.enter()
     try:
-        torch.set_num_threads(threads)
+        with on_threads(threads):
+            yield
+    finally:
+        _DETERMINISTIC.leave()
+
+
+@contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Within, torch computes on `count` threads where the calling thread asks it to."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(count)
         yield
     finally:
         torch.set_num_threads(before)
-        _DETERMINISTIC.leave()
 
 
 class _Deterministic:

@@ -20,7 +20,7 @@ from distrl.broker.reader import LogReader
 from distrl.config import Config, load
 from distrl.device.server import AdbServer
 from distrl.errors import DeviceError, StackError
-from distrl.stack import local
+from distrl.stack import local, ports
 from distrl.stack.doctor import examine
 from distrl.stack.local import LocalStack, connect
 from distrl.stack.processes import find_all, stop_all
@@ -34,8 +34,11 @@ PHONES = 3
 
 @pytest.fixture
 def config(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Iterator[Config]:
-    """A stack of its own, on ports of its own, with nothing configured that it would not start."""
-    kafka, s3, server, phones = free_ports(4)
+    """A stack of its own, on ports of its own, with nothing configured that it would not start. The store's is the
+    next after the broker's, as people choose them: Kafka's controller, for which nobody sets one, must not take it."""
+    server, phones = free_ports(2)
+    kafka = ports.draw("the stack's tests", count=2)
+    s3 = kafka + 1
     sets = [
         f"stack.directory={tmp_path / 'stack'}",
         f"stack.kafka_port={kafka}",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import factories
 import pytest
+from distrl.compute import on_threads
 from distrl.config import PolicySettings
 from distrl.errors import PolicyError, StoreError
 from distrl.offline.mismatch import EXACT, Checked, Report, report
@@ -70,6 +71,21 @@ def checked(
     weights = learner.adapter()
     check = Checked(learner, worker, sampling, screens, lambda sha256: weights, rows=5)
     return report(check.play(records), check)
+
+
+def test_what_a_worker_recorded_is_repeated_bit_for_bit_however_many_threads_torch_has_here(
+    make: Make, screens: Screens
+) -> None:
+    """A sum over two threads is rounded in other places."""
+    with on_threads(1):
+        records = acted(make(), screens)
+    learner, found = make(), list[list[tuple[float, float]]]()
+    weights = learner.adapter()
+    for here in (1, 2):
+        with on_threads(here):
+            check = Checked(learner, make(), SAMPLING, screens, lambda sha256: weights, rows=5)
+            found.append([(each.learner, each.worker) for each in check.play(records)])
+    assert found[0] == found[1]
 
 
 def test_what_acts_and_what_learns_agree(make: Make, screens: Screens) -> None:

@@ -50,7 +50,8 @@ def mismatch(config: Config, request: RangeRequest, steps: int, rows: int) -> Re
 
     sampling = Sampling.of(config.worker)
     with _server(config, sampling, version_of) as server:
-        checked = Checked(learner, worker, sampling, store.get, adapter, rows, server)
+        threads = config.learner.torch_threads, config.worker.torch_threads
+        checked = Checked(learner, worker, sampling, store.get, adapter, rows, server, threads)
         return report(islice(checked.play(_logged(config, request)), steps), checked)
 
 

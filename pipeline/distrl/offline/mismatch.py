@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from distrl.compute import on_threads
 from distrl.errors import PolicyError
 from distrl.offline.asked_server import AskedServer
 from distrl.policy.protocol import ImageFeatures, Policy, TrajectoryStep, trajectory_steps
@@ -106,7 +107,8 @@ class Checked:
 
     image: PNG bytes. adapter: of a step's version, by its sha256. Both raise MissingObjectError for what is gone: those
     steps are counted in `skipped`, as are what is no image and actions that this policy cannot have written. rows: of a
-    batch. server: asked for each step again whose prompt these settings spell.
+    batch. server: asked for each step again whose prompt these settings spell. threads: of torch, on which the learner
+    and the worker compute; on others the sums are rounded in other places.
     """
 
     def __init__(
@@ -118,7 +120,9 @@ class Checked:
         adapter: Callable[[str], bytes],
         rows: int,
         server: AskedServer | None = None,
+        threads: tuple[int, int] = (1, 1),
     ) -> None:
+        self._threads = threads
         self._learner, self._worker, self._sampling = learner, worker, sampling
         self._image, self._adapter, self._rows, self._server = image, adapter, rows, server
         self.skipped = 0
@@ -165,7 +169,7 @@ class Checked:
 
     def _scored(self, batch: list[_Seen]) -> Iterator[Played]:
         steps, pngs = [seen.step for seen in batch], [seen.pngs for seen in batch]
-        with torch.no_grad():
+        with torch.no_grad(), on_threads(self._threads[1]):
             worker = self._worker.repeat(steps, _features(self._worker, pngs), self._sampling)
         for seen, one, other in zip(batch, self._by_learner(steps, pngs), worker, strict=True):
             logged, step = seen.sample.logged, seen.step
@@ -191,7 +195,7 @@ class Checked:
             yield replace(each, again=Again(learner, answers[each.place].logprob, repeated))
 
     def _by_learner(self, steps: list[Step], pngs: list[list[bytes]]) -> list[float]:
-        with torch.no_grad():
+        with torch.no_grad(), on_threads(self._threads[0]):
             scored = self._learner.score(steps, _features(self._learner, pngs), self._sampling)
         found: list[float] = scored.logprob.cpu().tolist()
         return found

@@ -258,6 +258,20 @@ def _wanted(config: Config, parts: Mapping[str, Part]) -> dict[str, Mapping[str,
     return {name: value for name, value in settings.items() if name not in outside}
 
 
+def _asked_for(config: Config) -> list[int]:
+    """The ports that a person has set for any part: no other part draws one of them."""
+    found = list[int]()
+    if "kafka_port" in config.stack.model_fields_set:
+        found.append(config.stack.kafka_port)
+    if "s3_port" in config.stack.model_fields_set:
+        found.append(config.stack.s3_port)
+    if "port" in config.adb.model_fields_set:
+        found.append(config.adb.port)
+    if "base_port" in config.phones.model_fields_set:
+        found += range(config.phones.base_port, config.phones.base_port + phones.total(config.phones))
+    return found
+
+
 def _starters(config: Config, site: Site, wanted: Mapping[str, Mapping[str, Any]]) -> dict[str, Callable[[], Part]]:
     """A function per part that starts it, with distinct ports. The functions may run in parallel."""
     chosen = dict[str, range]()
@@ -268,6 +282,8 @@ def _starters(config: Config, site: Site, wanted: Mapping[str, Mapping[str, Any]
         with choosing:
             # Nor the server's own at a second try: the other stack may not listen at all of its ports yet.
             taken = [each for other, row in chosen.items() if other != server or not explicit for each in row]
+            if not explicit:
+                taken += _asked_for(config)
             found = ports.choose(number, explicit, setting, taken, count)
             chosen[server] = range(found, found + count)
             return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 
 from distrl.config import Config
 from distrl.errors import StackError
@@ -45,6 +46,7 @@ def refuse_second_by_accident(config: Config) -> None:
         raise StackError(
             str(own),
             f"there is no stack here, and one is up in {', '.join(others)}",
-            f"to use that one, run the command where it was started, or with --set stack.directory={others[0]}; "
-            f"for a second one here, use --set stack.directory={own}",
+            "to use that one, run the command where it was started, or with --set "
+            f"{quote(f'stack.directory={others[0]}')}; "
+            f"for a second one here, use --set {quote(f'stack.directory={own}')}",
         )

@@ -217,7 +217,7 @@ def test_a_thread_that_ends_unexpectedly_frees_who_waits_with_the_reason(serving
 def test_a_policy_that_decides_nothing_any_more_ends_with_the_reason_and_one_that_now_and_then_fails_does_not(
     serving: Serving,
 ) -> None:
-    batcher = Batcher(Weights(), Words(), sampling=FULL, wait_s=0.0)
+    batcher = Batcher(Weights(), Words(), sampling=FULL, wait_s=5.0)
     thread = SupervisedThread(batcher.serve, "policy", batcher.fail)
     batcher.swap(version(0), b"zero")
 
@@ -228,7 +228,15 @@ def test_a_policy_that_decides_nothing_any_more_ends_with_the_reason_and_one_tha
 
     fails(MOST_FAILURES - 1)
     assert batcher.decide(seen(png="good")).version == 0
-    fails(MOST_FAILURES)
+    fails(MOST_FAILURES - 1)
+    with (
+        batcher.episode(),
+        batcher.episode(),
+        ThreadPoolExecutor(2) as pool,
+    ):  # the first of a batch is the last allowed
+        for each in [pool.submit(batcher.decide, seen(png="broken")) for _ in range(2)]:
+            with pytest.raises(PolicyError, match="no PNG"):
+                each.result(10)
     thread.join(10)
     with pytest.raises(PolicyEndedError, match=f"its last {MOST_FAILURES} decisions failed, the last .*no PNG"):
         batcher.check()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -140,8 +141,8 @@ class Batcher:
         self._failure: Exception | None = None
         self._has_warned = False
         """That memory is not enough for a whole batch."""
-        self._failures = 0
-        """Decisions in a row."""
+        self._failures = deque[str](maxlen=MOST_FAILURES)
+        """Of the last decisions in a row."""
 
     @property
     def earlier_screens(self) -> int:
@@ -228,6 +229,12 @@ class Batcher:
             batch = self._gather()
             if batch:
                 self._answer(batch)
+            if len(self._failures) == MOST_FAILURES:  # once each of the batch has its answer
+                raise PolicyError(
+                    "policy",
+                    f"its last {MOST_FAILURES} decisions failed, the last one with {self._failures[-1]}",
+                    "correct it; `distrl policy try` asks it for one decision",
+                )
 
     def _stopped(self) -> PolicyError:
         if self._failure is None:
@@ -275,13 +282,13 @@ class Batcher:
         except Exception as error:
             if len(batch) == 1:
                 batch[0].decision.set_exception(error)
-                self._failed(error)
+                self._failures.append(f"{type(error).__name__}: {error}")  # the error itself holds what was made
                 return
             if isinstance(error, ComputeError) and not self._has_warned:
                 LOG.warning("this batch and others like it are decided one by one: %s", error)
                 self._has_warned = True
         else:
-            self._failures = 0
+            self._failures.clear()
             for request, decision in zip(batch, decisions, strict=True):
                 request.decision.set_result(decision)
             return
@@ -289,15 +296,6 @@ class Batcher:
         # the batch has made, and memory may be what it lacked.
         for request in batch:
             self._answer([request])
-
-    def _failed(self, error: Exception) -> None:
-        self._failures += 1
-        if self._failures >= MOST_FAILURES:
-            raise PolicyError(
-                "policy",
-                f"its last {MOST_FAILURES} decisions failed, the last one with {type(error).__name__}: {error}",
-                "correct it; `distrl policy try` asks it for one decision",
-            ) from error
 
     def _decided(self, batch: list[Request]) -> list[Decision]:
         version = self._loaded

@@ -90,7 +90,9 @@ class SimulatedPhone:
             while True:
                 await self.faults.until(Fault.GONE, active=True)
                 # A connection that is accepted and not yet attached would be leaked by closing its server, and stay
-                # open: it is attached in the next two rounds of the loop, and dropped by adbd, which sees the fault.
+                # open. So none is accepted any more; what was is attached in the next two rounds of the loop, and
+                # dropped by adbd, which sees the fault; what waits is reset as its port closes.
+                self._accept_no_more()
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
                 self.close()
@@ -98,6 +100,11 @@ class SimulatedPhone:
                 await self._reopen()
         finally:
             self.close()
+
+    def _accept_no_more(self) -> None:
+        if self._server is not None:
+            for listening in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(listening.fileno())
 
     def close(self) -> None:
         if self._server is not None:

@@ -128,11 +128,11 @@ def test_a_start_that_loads_the_whole_buffer_is_seen_at_work_with_each_screensho
 ) -> None:
     """Its first fold may take longer than a process may stand still."""
     settings = of(base, f"learner.features_kept={tmp_path}") if kept else of(base)
-    screens, made, turns = Screens(), list[list[LoggedTrajectory]](), list[int]()
+    screens, turns = Screens(), list[int]()
+    made = recorded(settings, screens)
     for _ in range(2):
         state = LearnerState(settings)
         keep_features(state, settings)
-        made = made or recorded(settings, screens)
         leader = Leader(settings, ALONE, screens, threading.Event(), lambda: turns.append(len(turns)))
         leader.begin(state)
         turns.clear()

@@ -214,9 +214,7 @@ def test_a_thread_that_ends_unexpectedly_frees_who_waits_with_the_reason(serving
             ask()
 
 
-def test_a_policy_that_decides_nothing_any_more_ends_with_the_reason_and_one_that_now_and_then_fails_does_not(
-    serving: Serving,
-) -> None:
+def test_a_policy_that_decides_nothing_any_more_ends_with_the_reason_and_one_that_now_and_then_fails_does_not() -> None:
     batcher = Batcher(Weights(), Words(), sampling=FULL, wait_s=5.0)
     thread = SupervisedThread(batcher.serve, "policy", batcher.fail)
     batcher.swap(version(0), b"zero")
@@ -229,11 +227,8 @@ def test_a_policy_that_decides_nothing_any_more_ends_with_the_reason_and_one_tha
     fails(MOST_FAILURES - 1)
     assert batcher.decide(seen(png="good")).version == 0
     fails(MOST_FAILURES - 1)
-    with (
-        batcher.episode(),
-        batcher.episode(),
-        ThreadPoolExecutor(2) as pool,
-    ):  # the first of a batch is the last allowed
+    # the first of a batch is the last allowed, and the second has its answer, too
+    with batcher.episode(), batcher.episode(), ThreadPoolExecutor(2) as pool:
         for each in [pool.submit(batcher.decide, seen(png="broken")) for _ in range(2)]:
             with pytest.raises(PolicyError, match="no PNG"):
                 each.result(10)

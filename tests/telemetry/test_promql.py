@@ -56,44 +56,52 @@ def test_every_panel_is_an_expression(promql: Path) -> None:
 R = {"run": "r"}
 LEARNER = 'role="learner", process="learner"'
 FEEDER = 'role="feeder", process="feeder"'
-OF_A_WORKER = 'run="r", role="worker", process="w"'
+WORKER = 'role="worker", process="w"'
+OF_A_WORKER = f'run="r", {WORKER}'
+
+
+def ready(process: str, value: int, run: str = "r") -> str:
+    """Whether it is, for two hours."""
+    return f'distrl_ready{{run="{run}", {process}}} {value}x120'
+
+
 FIRES = {
     "no trajectory comes": ("DistrlNoTrajectories", ['distrl_quiet_seconds{run="r"} 0+30x120'], [R]),
     "trajectories come now and then": ("DistrlNoTrajectories", ['distrl_quiet_seconds{run="r"} 0x119 599'], []),
     "nobody learns": ("DistrlNoLearner", ['distrl_ready{run="r", role="feeder"} 1x120'], [R]),
     "one recovers": (
         "DistrlNoLearner",
-        [f'distrl_ready{{run="r", {FEEDER}}} 1x120', f'distrl_ready{{run="r", {LEARNER}}} 0x120'],
+        [ready(FEEDER, 1), ready(LEARNER, 0)],
         [R],
     ),
     "one of another run learns": (
         "DistrlNoLearner",
-        [f'distrl_ready{{run="r", {FEEDER}}} 1x120', f'distrl_ready{{run="s", {LEARNER}}} 1x120'],
+        [ready(FEEDER, 1), ready(LEARNER, 1, run="s")],
         [R],
     ),
     "one learns": (
         "DistrlNoLearner",
-        [f'distrl_ready{{run="r", {FEEDER}}} 0x120', f'distrl_ready{{run="r", {LEARNER}}} 1x120'],
+        [ready(FEEDER, 0), ready(LEARNER, 1)],
         [],
     ),
     "one recovers, and a rank of it waits for that": (
         "DistrlNoLearner",
         [
-            f'distrl_ready{{run="r", {FEEDER}}} 1x120',
-            f'distrl_ready{{run="r", {LEARNER}}} 0x120',
-            'distrl_ready{run="r", role="learner", process="learner-8"} 1x120',
+            ready(FEEDER, 1),
+            ready(LEARNER, 0),
+            ready('role="learner", process="learner-8"', 1),
         ],
         [R],
     ),
-    "nobody feeds": ("DistrlNoFeeder", [f"distrl_ready{{{OF_A_WORKER}}} 1x120"], [R]),
+    "nobody feeds": ("DistrlNoFeeder", [ready(WORKER, 1)], [R]),
     "a feeder is not ready": (
         "DistrlNoFeeder",
-        [f'distrl_ready{{run="r", {FEEDER}}} 0x120', f'distrl_ready{{run="r", {LEARNER}}} 1x120'],
+        [ready(FEEDER, 0), ready(LEARNER, 1)],
         [R],
     ),
     "one feeds": (
         "DistrlNoFeeder",
-        [f"distrl_ready{{{OF_A_WORKER}}} 0x120", f'distrl_ready{{run="r", {FEEDER}}} 1x120'],
+        [ready(WORKER, 0), ready(FEEDER, 1)],
         [],
     ),
     "no server answers": ("DistrlStalled", [f"distrl_stalled{{{OF_A_WORKER}}} 0x90 2x30"], [R | {"role": "worker"}]),

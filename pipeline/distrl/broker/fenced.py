@@ -170,9 +170,8 @@ class FencedProducer:
             self._producer.flush(COMMIT_TIMEOUT_S)
             self._producer.abort_transaction(COMMIT_TIMEOUT_S)
 
-        place = None
-        for message in self._transact([Outgoing(topic, None, None, (), partition)], take_back):
-            place = position_or_none(message)
+        delivered = self._transact([Outgoing(topic, None, None, (), partition)], take_back)
+        place = position_or_none(delivered[0]) if delivered else None
         if place is None:
             raise BrokerError(
                 f"{topic}[{partition}]",

@@ -157,8 +157,7 @@ class LogReader:
         self._config, self._name = config, topic
         self.topic = topic_name(config.run, topic)
         self._committed_only = TOPICS[topic].transactional
-        known = [(start or {}).items(), (reach or {}).items()]
-        kept = self._kept_of_the_leader([place for items in known for place in items])
+        kept = self._kept_of_the_leader([*(start or {}).items(), *(reach or {}).items()])
         self._next = {partition: first for partition, (first, _) in kept.items()}
         for partition, offset in (start or {}).items():
             self._refuse_outside(partition, offset, kept)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from types import TracebackType
+from typing import TypeVar
 
 from distrl.broker import claims
 from distrl.broker.claims import Claim, ReplacedError
@@ -27,6 +28,8 @@ from distrl.errors import BrokerError
 from distrl.types import Record, Update, Version
 
 LOG = logging.getLogger("distrl.learner.journal_writer")
+
+T = TypeVar("T")
 
 
 class UnwrittenError(BrokerError):
@@ -115,9 +118,9 @@ class JournalWriter:
             self._in_doubt = True
             raise UnwrittenError(error.where, error.what, error.hint) from error
 
-    def _unless_replaced(self, write: Callable[[], object]) -> None:
+    def _unless_replaced(self, act: Callable[[], T]) -> T:
         try:
-            write()
+            return act()
         except FencedError:
             claims.refuse_replaced(self.claim, self._config, ROLE, claims.SUCCESSOR_S)
             raise
@@ -143,9 +146,9 @@ class JournalWriter:
     def _read(self) -> list[Update]:
         """`_all_lines`, of a journal that is opened again where it cannot be used any more."""
         try:
-            return self._all_lines()
-        except FencedError:
-            claims.refuse_replaced(self.claim, self._config, ROLE, claims.SUCCESSOR_S)
+            return self._unless_replaced(self._all_lines)
+        except ReplacedError:
+            raise
         except BrokerError as error:
             LOG.info("the journal is opened again: %s", error)
         self._open_again()

@@ -22,6 +22,7 @@ from distrl.algorithms.registry import algorithm_of, cloning_updates
 from distrl.compute import Compute
 from distrl.config import Config
 from distrl.errors import StoreError
+from distrl.policy.adapters import finite
 from distrl.policy.feature_store import FeatureStore
 from distrl.policy.features import Features
 from distrl.policy.protocol import Policy
@@ -126,7 +127,7 @@ class LearnerState:
     @property
     def is_finite(self) -> bool:
         """Whether every trained weight is."""
-        return bool(torch.stack([torch.isfinite(each).all() for each in self.parameters()]).all())
+        return all(map(finite, self.parameters()))
 
     def digests(self) -> dict[str, str]:
         """sha256 (hex) of each part: equal states have equal digests.

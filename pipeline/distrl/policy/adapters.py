@@ -142,7 +142,7 @@ def refuse_unfit(name: str, tensor: Tensor, parameter: nn.Parameter) -> None:
 
 
 def _refuse_infinite(name: str, tensor: Tensor) -> None:
-    if not _finite(tensor):
+    if not finite(tensor):
         raise PolicyError(
             "adapter", f"{name} is not finite", "use an older version; the learner that made it has diverged"
         )
@@ -164,7 +164,7 @@ def _refuse_other(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
             raise PolicyError("adapter", f"its {key} is {found.get(key)!r:.80}, the model's is {value!r}", _HINT)
 
 
-def _finite(tensor: Tensor) -> bool:
+def finite(tensor: Tensor) -> bool:
     """Whether every element is finite. NaN propagates to the extremes, so one pass without a copy is enough."""
     return not tensor.numel() or all(bool(torch.isfinite(each)) for each in torch.aminmax(tensor))
 

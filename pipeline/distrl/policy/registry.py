@@ -92,9 +92,7 @@ def base_sha256(policy: settings.PolicySettings) -> str:
 def package_of(policy: settings.PolicySettings) -> str:
     """The package, by its name at import, whose code reads the base model that the settings name. Raises PolicyError
     where two have its format."""
-    directory = _directory(policy)
-    found = parsed(read(directory / CONFIG), directory)
-    name = str(found.get("format") or found.get("model_type"))
+    name = _format(_directory(policy))
     plugin = None if name in FAMILIES else _entry(name)
     return (__name__ if plugin is None else plugin.module).partition(".")[0]
 
@@ -116,9 +114,7 @@ def _able_family(directory: Path, policy: settings.PolicySettings) -> PolicyFami
 
 
 def _family(directory: Path) -> PolicyFamily:
-    file = directory / CONFIG
-    found = parsed(read(file), directory)
-    name = str(found.get("format") or found.get("model_type"))
+    name = _format(directory)
     if name in FAMILIES:
         return FAMILIES[name]()
     plugin = _entry(name)
@@ -129,12 +125,18 @@ def _family(directory: Path) -> PolicyFamily:
     if plugin is None:
         known = ", ".join(sorted({*FAMILIES, *(each.name for each in entry_points(group=GROUP))}))
         raise PolicyError(
-            str(file),
+            str(directory / CONFIG),
             f"is of format {name!r:.60}, which no policy reads",
             f"formats: {known}, or a vision-language model of Hugging Face; {HINT}. One of another package is found "
             f"where that package is installed, by its entry point {name!r:.60} in the group {GROUP}",
         )
     return _plugin(plugin)
+
+
+def _format(directory: Path) -> str:
+    """What the base model's config says of its family."""
+    found = parsed(read(directory / CONFIG), directory)
+    return str(found.get("format") or found.get("model_type"))
 
 
 def _entry(name: str) -> EntryPoint | None:

@@ -182,12 +182,10 @@ def code_digest(policy: str) -> str:
     version may fold or play differently."""
     total = hashlib.sha256()
     for package in dict.fromkeys((distrl, simphone, import_module(policy))):
-        origin = Path(str(package.__file__))
-        is_package = hasattr(package, "__path__")
-        root = origin.parent
-        for file in sorted(root.rglob("*.py")) if is_package else [origin]:
-            total.update(f"{root.name}/{file.relative_to(root)}\n".encode())
-            total.update(hashlib.sha256(file.read_bytes()).digest())
+        for root in map(Path, getattr(package, "__path__", [package.__file__])):
+            for file in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
+                total.update(f"{root.name}/{file.relative_to(root)}\n".encode())
+                total.update(hashlib.sha256(file.read_bytes()).digest())
     return total.hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 _STRIPPED: Final = ".,;:!?\"'()[]"
@@ -20,6 +21,17 @@ def encodable(text: str) -> str:
 def first_line(error: Exception) -> str:
     """Of what an error says, or its name; for people."""
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def numbers_shown(numbers: Iterable[int]) -> str:
+    """Ascending `numbers` for people, successive ones as a range: "0 to 3, 7"; "none" without any."""
+    ranges: list[tuple[int, int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1] = ranges[-1][0], number
+        else:
+            ranges.append((number, number))
+    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in ranges) or "none"
 
 
 def plain_words(text: str) -> list[str]:

@@ -73,6 +73,18 @@ def test_a_consumer_closes_in_time_though_the_broker_is_gone(run: LiveRun) -> No
     assert time.monotonic() - began < CLOSE_S + GRACE_S
 
 
+def test_a_consumer_knows_that_no_broker_can_be_reached_and_that_one_can_again(run: LiveRun, proxy: Proxy) -> None:
+    run.feed(2)
+    with member(behind(proxy, run.config)) as consumer:
+        assert poll_until(consumer, lambda found: found is not None) is not None
+        assert not consumer.brokers_away
+        proxy.cut()
+        for _ in range(3):  # as long as it lasts
+            poll_until(consumer, lambda found: consumer.brokers_away)
+        proxy.hint()
+        poll_until(consumer, lambda found: not consumer.brokers_away and bool(consumer.partitions))
+
+
 @pytest.mark.faults_long
 def test_a_worker_stops_though_the_broker_hangs(run: LiveRun) -> None:
     run.feed(4)

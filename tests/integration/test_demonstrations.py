@@ -17,11 +17,11 @@ from distrl.config import Config
 from distrl.demonstrations import scripted
 from distrl.demonstrations.recorded import run_recorded
 from distrl.demonstrations.scripted import demonstration_tasks, run_demonstrations, script_seed
-from distrl.errors import ConfigError, DeviceError
+from distrl.errors import ConfigError, DeviceError, PolicyError
 from distrl.recordings.folder import Found, dataset_of, episodes, files_of
 from distrl.store.objects import open_store
 from distrl.telemetry.monitor import Monitor
-from distrl.types import Action, Task, Trajectory
+from distrl.types import Action, ActionKind, Task, Trajectory
 from recording_files import android_control, example, screens, write
 from served import phones_served
 
@@ -43,15 +43,18 @@ def demonstrations(config: Config) -> list[tuple[object, ...]]:
 
 
 class Script(scripted.ImperfectScript):
-    """One that fails at the demonstration with the seed `fails_at`."""
+    """One that fails at the demonstration with the seed `fails_at`, for its phone or for its policy."""
 
     fails_at = -1
+    unwritable = False
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self._fails = seed == self.fails_at
 
     def act(self, task: Task, state: Mapping[str, Any]) -> tuple[Action, float]:
+        if self._fails and self.unwritable:
+            return Action(ActionKind.INVALID), 0.0
         if self._fails:
             raise DeviceError("a test", "the phone is gone", "plug it in")
         return super().act(task, state)
@@ -96,6 +99,11 @@ def test_runs_have_the_same_demonstrations_in_the_same_order_though_one_was_stop
             patched.setattr(scripted, "RETRIES", 1)
             patched.setattr(Script, "fails_at", script_seed(demonstration_tasks(failed, 2)[1]))
             with pytest.raises(DeviceError, match=r"demo-1 could not be played: .*the phone is gone"):
+                run_demonstrations(failed, 5, threading.Event())
+            patched.setattr(Script, "unwritable", True)
+            with pytest.raises(
+                PolicyError, match=r"demo-1 \(`.*`\) needs the action .*, and this policy cannot write it"
+            ):
                 run_demonstrations(failed, 5, threading.Event())
         assert [task_id for task_id, _, _ in demonstrations(failed)] == ["demo-0"], "none behind the one that failed"
         run_demonstrations(failed, COUNT, threading.Event())

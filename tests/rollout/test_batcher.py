@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -64,7 +65,10 @@ class Weights:
             torch.empty(BEYOND)
         if shot("broken") in pngs:
             raise PolicyError("screenshot", "is no PNG image", "check the device")
-        return [Row((len(prompt),), TAP, self.adapter.decode(), -1.0, 0.5) for prompt in prompts]
+        return [
+            Row((len(prompt),), TAP, self.adapter.decode(), math.nan if png == shot("overflows") else -1.0, 0.5)
+            for png, prompt in zip(pngs, prompts, strict=True)
+        ]
 
     def load(self, adapter: bytes) -> None:
         if adapter == b"foreign":
@@ -212,6 +216,16 @@ def test_a_thread_that_ends_unexpectedly_frees_who_waits_with_the_reason(serving
     for ask in (batcher.check, lambda: batcher.decide(seen()), lambda: batcher.swap(version(0), b"zero")):
         with pytest.raises(PolicyEndedError, match="ValueError: broken"):
             ask()
+
+
+def test_a_log_probability_that_is_not_finite_is_no_decision_and_the_rest_of_its_batch_is(serving: Serving) -> None:
+    batcher = serving(Weights())
+    batcher.swap(version(0), b"zero")
+    with batcher.episode(), batcher.episode(), ThreadPoolExecutor(2) as pool:
+        bad, good = (pool.submit(batcher.decide, seen(png=png)) for png in ("overflows", "good"))
+        assert good.result(10).logprob == -1.0
+        with pytest.raises(PolicyError, match="gives the action 'zero', which it has chosen, the log-probability nan"):
+            bad.result(10)
 
 
 def test_a_policy_that_decides_nothing_any_more_ends_with_the_reason_and_one_that_now_and_then_fails_does_not() -> None:

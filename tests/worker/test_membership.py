@@ -26,10 +26,18 @@ def test_a_worker_takes_tasks_while_a_phone_answers_and_for_a_while_after_and_ne
 
 def test_a_member_without_a_partition_warns_once_it_lasts_and_seldom_again() -> None:
     membership = Membership()
-    assert not membership.should_warn(0, 1.0), "it is not in the group"
+    assert not membership.should_warn(0, False, 1.0), "it is not in the group"
     membership.wanted(2, 1.0)
-    warned = [now for now in range(1, 150) if membership.should_warn(0, float(now))]
+    warned = [now for now in range(1, 150) if membership.should_warn(0, False, float(now))]
     assert warned == [1 + UNASSIGNED_S, 1 + UNASSIGNED_S + WARN_AGAIN_S, 1 + UNASSIGNED_S + 2 * WARN_AGAIN_S]
-    assert not membership.should_warn(3, 300.0)
-    assert not membership.should_warn(0, 301.0), "it has just lost them"
-    assert membership.should_warn(0, 301.0 + UNASSIGNED_S)
+    assert not membership.should_warn(3, False, 300.0)
+    assert not membership.should_warn(0, False, 301.0), "it has just lost them"
+    assert membership.should_warn(0, False, 301.0 + UNASSIGNED_S)
+
+
+def test_a_member_is_not_one_too_many_while_no_broker_answers() -> None:
+    membership = Membership()
+    membership.wanted(2, 1.0)
+    assert not any(membership.should_warn(0, True, float(now)) for now in range(1, 100))
+    warned = [now for now in range(100, 150) if membership.should_warn(0, False, float(now))]
+    assert warned[:1] == [100 + UNASSIGNED_S], "the group has its time once they are back"

@@ -55,6 +55,7 @@ class TaskLog:
     dropped: list[int] = field(default_factory=list)
     buffered: int = 0
     dead_letters: int = 0
+    brokers_away: bool = False
     answers: threading.Event = field(default_factory=threading.Event)
     """Set: `poll` returns; a broker's client that hangs does not."""
 

@@ -51,6 +51,10 @@ LEAST_BUFFERED, BUFFERED_PER_PHONE = 64, 4
 outstanding for each phone, so those that wait are all read, and the oldest is begun first. Beyond that partitions are
 paused, which costs: after a resume librdkafka sleeps for up to a second before it fetches again."""
 
+AWAY_S = 3.0
+"""A client tries each broker that it cannot reach about once a second (connect.py), and reports each time that none is
+left."""
+
 CLOSE_S = 10.0
 """Longest `close`: half of it for the last commit, the rest for leaving the group. A member that could not leave is
 removed after SESSION_TIMEOUT_S."""
@@ -92,6 +96,7 @@ class TaskConsumer:
         self._lock = threading.Lock()  # guards _flight, the only state that other threads use
         self._flight = InFlight()
         self._permanent_error: KafkaError | None = None
+        self._none_answered_at: float | None = None  # when the client last reported that no broker can be reached
         self._committing = 0  # requests that the broker has not answered
         self._paused = False  # as the caller asked
         self._stopped: bool | None = False  # whether the partitions are paused; None: new ones may differ
@@ -142,6 +147,11 @@ class TaskConsumer:
         """The partitions that this worker owns now; none before the first few polls."""
         with self._lock:
             return self._flight.owned
+
+    @property
+    def brokers_away(self) -> bool:
+        """Whether no broker could be reached within the last AWAY_S."""
+        return self._none_answered_at is not None and time.monotonic() - self._none_answered_at < AWAY_S
 
     @property
     def buffered(self) -> int:
@@ -278,6 +288,8 @@ class TaskConsumer:
         if error.code() in PERMANENT or error.fatal():
             self._permanent_error = error
         else:
+            if error.code() == KafkaError._ALL_BROKERS_DOWN:
+                self._none_answered_at = time.monotonic()
             LOG.warning("reading tasks: %s", reported(error))  # librdkafka retries by itself
 
     def _places(self) -> list[TopicPartition]:

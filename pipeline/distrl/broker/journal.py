@@ -13,6 +13,7 @@ from distrl.broker import claims
 from distrl.broker.fenced import FencedProducer, Outgoing
 from distrl.broker.reader import LogReader, decoded
 from distrl.broker.topics import topic_name
+from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.types import LogPosition, Skipped, Update, Version, Watermark
@@ -127,6 +128,11 @@ def journal_up_to(config: Config, end: int = 0) -> tuple[list[Update], int]:
 
 def history(config: Config) -> History:
     return History.of(journal_lines(config))
+
+
+def versions_in_force(config: Config) -> list[Version]:
+    """The versions of a run whose updates count, ascending."""
+    return in_force(lineage(config), history(config))
 
 
 def journalled(config: Config) -> list[Update]:

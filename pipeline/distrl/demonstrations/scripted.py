@@ -20,12 +20,13 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.config import Config
 from distrl.demonstrations.reorder import InOrder
-from distrl.errors import DeviceError
+from distrl.errors import DeviceError, PolicyError
 from distrl.policy.actions import to_text
 from distrl.policy.protocol import Tokenizer
 from distrl.policy.registry import tokenizer_of
 from distrl.rollout.actor_pool import new_attempt_id, play_all, publish_or_drop_steps
 from distrl.rollout.back_pressure import Retry
+from distrl.rollout.decider import PolicyEndedError
 from distrl.rollout.episode import Decision, Episode, Observation, Phone
 from distrl.rollout.phones import Phones
 from distrl.rollout.vocabulary import refuse_unknown_words
@@ -60,13 +61,22 @@ class Scripted:
         self._tokenizer = tokenizer
 
     def decide(self, observation: Observation) -> Decision:
-        """Raises DeviceError where the phone offers no state, PolicyError for an action that has no tokens."""
+        """Raises DeviceError where the phone offers no state, PolicyEndedError for an action that has no tokens: it has
+        none in another attempt either."""
         state = observation.truth()
         if state is None:
             raise DeviceError("devices", "a real phone offers no state, which the script needs", "use simulated phones")
         wanted, logprob = self._script.act(observation.task, state)
         screen = observation.screen()
-        action_ids = self._tokenizer.encode_action(wanted, screen)
+        try:
+            action_ids = self._tokenizer.encode_action(wanted, screen)
+        except PolicyError as error:
+            raise PolicyEndedError(
+                "policy",
+                f"{observation.task.task_id} (`{observation.task.instruction}`) needs the action `{to_text(wanted)}`, "
+                f"and this policy cannot write it: {error.what}",
+                f"{error.hint}; or demonstrate another feeder.suite",
+            ) from None
         action = self._tokenizer.decode_action(action_ids, screen)
         prompt = self._tokenizer.encode_prompt(observation.task.instruction, observation.previous, screen)
         return Decision(action, to_text(action), prompt, action_ids, logprob, SCRIPTED, "")
@@ -75,8 +85,9 @@ class Scripted:
 def run_demonstrations(config: Config, count: int, stop: threading.Event, monitor: Monitor | None = None) -> None:
     """Publish demonstrations until the topic has `count`, those of earlier runs of this role included; then return.
 
-    Raises DeviceError at the first that could not be played after retries; ConfigError, before anything is played,
-    where the base model lacks words of the suite.
+    Raises DeviceError at the first that could not be played after retries; PolicyError for one that needs an action
+    which the policy cannot write; ConfigError, before anything is played, where the base model lacks words of the
+    suite.
     """
     monitor = monitor or Monitor()
     tokenizer = tokenizer_of(config.policy)

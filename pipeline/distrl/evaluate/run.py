@@ -17,8 +17,9 @@ from functools import partial
 
 from distrl.broker.connect import RefusedError
 from distrl.broker.heartbeats import HeartbeatSender
+from distrl.broker.journal import versions_in_force
 from distrl.broker.producer import RecordProducer
-from distrl.broker.versions import VersionFollower, lineage, written_at
+from distrl.broker.versions import VersionFollower, written_at
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError
@@ -36,6 +37,7 @@ from distrl.supervised import StoppableThread
 from distrl.telemetry.logs import about
 from distrl.telemetry.monitor import SHOWN_S, Monitor, Reporter
 from distrl.telemetry.stalls import ANSWERING
+from distrl.text import numbers_shown
 from distrl.types import DeviceHealth, Evaluation, Split, Task, Trajectory, Version
 
 log = logging.getLogger(__name__)
@@ -117,7 +119,7 @@ def evaluate_versions(
     at `stop`."""
     tasks = evaluation_tasks(config, split, episodes)
     scores = []
-    for version in named(wanted, lineage(config)):
+    for version in named(wanted, versions_in_force(config)):
         found = evaluate_version(config, version, split, tasks, stop, BY_HAND)
         left = len(tasks) - len(found)
         scores.append(VersionScore(version.version, split, curves.score(item.trajectory for item in found), left))
@@ -243,7 +245,7 @@ def success_by_suite(found: Iterable[Evaluation]) -> dict[tuple[str, ...], float
 def _unfinished(config: Config, tasks: Sequence[Task]) -> Version | None:
     """The version that an earlier evaluator left unfinished; None where there is none."""
     found = cut_off((evaluation for _, evaluation in records(config, "evaluations", Evaluation)), tasks)
-    return next((version for version in lineage(config) if version.version == found), None)
+    return next((version for version in versions_in_force(config) if version.version == found), None)
 
 
 def cut_off(evaluations: Iterable[Evaluation], tasks: Sequence[Task]) -> int | None:
@@ -264,7 +266,10 @@ def cut_off(evaluations: Iterable[Evaluation], tasks: Sequence[Task]) -> int | N
 
 
 def named(wanted: str, versions: Sequence[Version]) -> list[Version]:
-    """The versions in `wanted`, each once, in that order. Raises ConfigError for an unknown one."""
+    """The versions in `wanted`, each once, in that order. Raises ConfigError for an unknown one.
+
+    versions: those in force, ascending.
+    """
     if not versions:
         raise ConfigError("--versions", "this run has published no version yet", "start the learner and wait for it")
     by_name = {str(version.version): version for version in versions}
@@ -272,7 +277,10 @@ def named(wanted: str, versions: Sequence[Version]) -> list[Version]:
     found: dict[int, Version] = {}
     for name in (part.strip() for part in wanted.split(",")):
         if name not in by_name:
-            raise ConfigError("--versions", f"no version '{name}'", f"first, last, or one up to {versions[-1].version}")
+            known = numbers_shown(version.version for version in versions)
+            raise ConfigError(
+                "--versions", f"no version '{name}', or its updates are void", f"name first, last, or one of {known}"
+            )
         found[by_name[name].version] = by_name[name]
     return list(found.values())
 

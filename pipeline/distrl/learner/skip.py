@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from distrl.broker.journal import History
-from distrl.broker.reader import LogReader, RawRecord
+from distrl.broker.reader import LogReader, RawRecord, retained
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
@@ -134,9 +134,16 @@ def _record_at(config: Config, place: str) -> RawRecord:
             "write it like trajectories/0/17, as in the learner's log where it waits for an object",
         )
     name, partition, offset = found[1], int(found[2]), int(found[3])
-    with LogReader(config, name, {partition: offset}) as reader:
-        for batch in reader.to_end():
-            for raw in batch:
+    kept = retained(config, name)
+    first, end = kept.get(partition, (0, 0))
+    if first <= offset < end:
+        with LogReader(config, name, {partition: offset}) as reader:
+            for raw in (raw for batch in reader.to_end() for raw in batch):
                 if (raw.position.partition, raw.position.offset) == (partition, offset):
                     return raw
-    raise ConfigError(place, f"there is no such record in {topic_name(config.run, name)}", "see `distrl replay`")
+    places = ", ".join(f"{name}/{each}/{first} to {end - 1}" for each, (first, end) in kept.items() if first < end)
+    raise ConfigError(
+        place,
+        f"there is no such record in {topic_name(config.run, name)}, which keeps {places or 'none'}",
+        "see `distrl replay`",
+    )

@@ -12,9 +12,8 @@ from contextlib import ExitStack, closing
 
 from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import history as read_history
-from distrl.broker.journal import in_force
+from distrl.broker.journal import versions_in_force
 from distrl.broker.reader import LogReader
-from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import WireError
 from distrl.learner.pending import PendingLog
@@ -51,7 +50,7 @@ def verify(config: Config, *, from_start: bool = False, ranks: Ranks = ALONE) ->
     has other weights, and what `replay` raises.
     """
     made: dict[int, list[Version]] = {}  # an update has a second version where one superseded lost versions
-    for version in in_force(lineage(config), read_history(config)):
+    for version in versions_in_force(config):
         made.setdefault(version.update, []).append(version)
     same: list[int] = []
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from distrl.broker.journal import history, in_force
-from distrl.broker.versions import lineage
+from distrl.broker.journal import versions_in_force
 from distrl.config import Config
 from distrl.errors import ConfigError, PolicyError
 from distrl.policy.adapters import OLDER_WEIGHTS, WEIGHTS, write_peft
 from distrl.policy.full_weights import holds_whole_weights
 from distrl.store.adapters import read_adapter
 from distrl.store.objects import open_store
+from distrl.text import numbers_shown
 from distrl.types import Version
 
 
@@ -42,11 +42,12 @@ def adapter_of(config: Config, number: int | None) -> tuple[Version, bytes]:
 
     Raises ConfigError where there is no such version; BrokerError, StoreError.
     """
-    versions = {each.version: each for each in in_force(lineage(config), history(config))}
+    versions = {each.version: each for each in versions_in_force(config)}
     wanted = max(versions, default=0) if number is None else number
     if wanted not in versions:
-        known = f"0 to {max(versions)}" if versions else "none yet"
         raise ConfigError(
-            "--version", f"run {config.run} has no version {wanted}", f"it has {known}; name another, or another --run"
+            "--version",
+            f"run {config.run} has no version {wanted}, or its updates are void",
+            f"it has {numbers_shown(versions)}; name another, or another --run",
         )
     return versions[wanted], read_adapter(open_store(config.store), config.run, versions[wanted])

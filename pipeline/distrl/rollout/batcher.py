@@ -8,6 +8,7 @@ stamped with the version that made it.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -78,7 +79,8 @@ def decided(
     batch: Sequence[Request], weights: Weights, sampling: Sampling | None, version: Version, ticks: Callable[[], float]
 ) -> list[Decision]:
     """The decisions of one batch under `version`, whose adapter `weights` has loaded. Raises ComputeError where memory
-    is not enough for it."""
+    is not enough for it, and PolicyError for a log-probability that is not finite: no learner learns from an episode
+    with one (distrl.learner.fold)."""
     with deciding(len(batch)):
         written = weights.decide(
             [request.observation.png for request in batch],
@@ -87,6 +89,14 @@ def decided(
             [request.seed for request in batch],
             [request.observation.earlier for request in batch],
         )
+    for row in written:
+        if not math.isfinite(row.logprob):
+            raise PolicyError(
+                "policy",
+                f"gives the action {row.action_text[:40]!r}, which it has chosen, the log-probability {row.logprob}",
+                "its logits are not finite or the action is none of its own; try policy.precision=float32, and `distrl "
+                "policy try`, which asks it for one decision",
+            )
     return [
         Decision(
             row.action,

@@ -16,7 +16,7 @@ class PolicyClosedError(PolicyError):
 
 
 class PolicyEndedError(PolicyError):
-    """The policy has ended unexpectedly; no episode can go on."""
+    """The policy has ended unexpectedly, or will fail as often as it is asked; no episode can go on."""
 
 
 class VersionedDecider(Protocol):

@@ -37,9 +37,10 @@ class Membership:
             self._wanted = 0
         return self._wanted
 
-    def should_warn(self, partitions: int, now: float) -> bool:
-        """Whether to warn now that this member owns no partition: after UNASSIGNED_S, then every WARN_AGAIN_S."""
-        if partitions or not self._wanted:
+    def should_warn(self, partitions: int, brokers_away: bool, now: float) -> bool:
+        """Whether to warn now that this member owns no partition: after UNASSIGNED_S with a broker, then every
+        WARN_AGAIN_S."""
+        if partitions or brokers_away or not self._wanted:
             self._unassigned_since = None
             return False
         if self._unassigned_since is None:

@@ -66,6 +66,8 @@ class Tasks(Protocol):
     @property
     def partitions(self) -> frozenset[int]: ...
     @property
+    def brokers_away(self) -> bool: ...
+    @property
     def buffered(self) -> int: ...
     @property
     def running(self) -> int: ...
@@ -185,7 +187,7 @@ class Worker:
             )
         elif wanted and not before:
             log.info("%d of %d phones answer: taking tasks", wanted, self._fleet.count)
-        if self._membership.should_warn(len(tasks.partitions), self._clock.ticks()):
+        if self._membership.should_warn(len(tasks.partitions), tasks.brokers_away, self._clock.ticks()):
             log.warning(
                 "this worker has no partition of the tasks topic, so its %d phones get no task: there are more workers "
                 "than partitions (kafka.task_partitions, %d here); raise it and run `distrl topics ensure --alter`, "

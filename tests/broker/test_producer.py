@@ -17,6 +17,7 @@ from distrl.broker.producer import WARN_AFTER_S, WARN_EVERY_S, RecordProducer, R
 from distrl.config import Config, load
 from distrl.errors import BrokerError
 from distrl.types import Heartbeat
+from waiting import until
 
 BEAT = Heartbeat("worker-0", "worker", 0, None, None)
 
@@ -108,10 +109,7 @@ def test_records_wait_on_where_the_broker_has_forgotten_the_client(
     forgotten = producer._producer
     fail(producer._producer, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"records are lost")
     waiting.append(producer.publish("heartbeats", "worker-0", BEAT))
-    deadline = time.monotonic() + 10
-    while producer._producer is forgotten or len(producer._producer) < 4:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: producer._producer is not forgotten and len(producer._producer) >= 4, "another client to have all")
     assert (producer.waiting, [future.done() for future in waiting]) == (4, [False] * 4)
     assert "has lost records that it had acknowledged (test_fatal_error: records are lost)" in caplog.text
     assert producer.close(0.05) == 4

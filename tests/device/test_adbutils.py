@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from adbutils.errors import AdbError, AdbTimeout
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from simphone.serve import SimulatedPhone
+from waiting import until
 
 from .conftest import RunAdb, StartPhones, free_ports
 
@@ -105,10 +105,7 @@ def test_a_followed_log_ends_when_it_is_stopped_though_nothing_happens(
     device.shell(["log", "-t", "MINE", "before"])
     following = device.logcat(tmp_path / "log", clear=True, re_filter=re.compile("MINE"))
     device.shell(["log", "-p", "w", "-t", "MINE", "hello"])
-    deadline = time.monotonic() + WAIT_S
-    while "hello" not in (tmp_path / "log").read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: "hello" in (tmp_path / "log").read_text(), "the line")
     following.stop(WAIT_S)
     (line,) = (tmp_path / "log").read_text().splitlines()
     assert re.fullmatch(r"01-01 \d\d:\d\d:\d\d\.000 W/MINE +\( +612\): hello", line)
@@ -174,9 +171,7 @@ def test_reverse_ports_end_with_the_connection_that_asked_for_them(
     device.reverse("tcp:7001", "tcp:8001")
     adb.disconnect(phone.address)
     adb.connect(phone.address)
-    deadline = time.monotonic() + WAIT_S
-    while device.reverse_list():
-        assert time.monotonic() < deadline
+    until(lambda: not device.reverse_list(), "the list to be empty")
 
 
 def test_forwards_are_listed_and_removed(device: adbutils.AdbDevice, client: adbutils.AdbClient) -> None:

@@ -16,6 +16,7 @@ from distrl.device.emulator import Emulator
 from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused, DeviceTimeout
 from distrl.device.leases import Leases
 from distrl.device.server import AdbServer
+from waiting import until
 
 from .conftest import LONG_S, SLACK_S, given_time
 from .standin import AVD, Standin, free_console_port
@@ -69,10 +70,7 @@ def test_a_session_is_authenticated_and_answered(port: int, standin: Standin) ->
 def test_a_kill_ends_the_emulator(port: int, standin: Standin) -> None:
     with Console(port, standin.token, Deadline(LONG_S)) as console:
         console.kill()
-    end = time.monotonic() + 30
-    while standin.running() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert standin.running() == []
+    until(lambda: standin.running() == [], "all to end")
 
 
 def test_a_wrong_token_is_refused_in_the_consoles_words_and_not_shown(

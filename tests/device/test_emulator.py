@@ -28,6 +28,7 @@ from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
 from distrl.rollout.phones import Phones
 from distrl.types import Point
+from waiting import until
 
 from .conftest import free_ports
 from .standin import AVD, Standin
@@ -67,13 +68,6 @@ def snapshot(adb: AdbServer, standin: Standin) -> str:
     """The name of a snapshot of the stand-in's virtual device."""
     prepare(adb, standin.devices(snapshot="clean"), threading.Event())
     return "clean"
-
-
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.02)
 
 
 def answers(server: AdbServer) -> bool:

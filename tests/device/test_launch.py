@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from distrl.device.launch import Program
+from waiting import until
 
 TWO = "import subprocess, sys, time; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); time.sleep(600)"
 LINE = [sys.executable, "-c", TWO, "sleep", "600"]
@@ -26,11 +27,8 @@ def program(folder: Path) -> Program:
 
 
 def until_told(file: Path) -> int:
-    end = time.monotonic() + 20
-    while not (said := file.read_text()).endswith("\n"):
-        assert time.monotonic() < end, "no pid was told"
-        time.sleep(0.01)
-    return int(said)
+    until(lambda: file.read_text().endswith("\n"), "a pid in the file")
+    return int(file.read_text())
 
 
 def ended(pid: int) -> bool:
@@ -102,10 +100,7 @@ def test_a_session_of_somebody_else_under_the_same_number_is_left_alone(tmp_path
 
 
 def until_ended(one: Program) -> None:
-    end = time.monotonic() + 20
-    while one.status is None:
-        assert time.monotonic() < end, "it still runs"
-        time.sleep(0.01)
+    until(lambda: one.status is not None, "it to end")
 
 
 @pytest.mark.parametrize("leads", [True, False])

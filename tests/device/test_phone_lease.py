@@ -36,6 +36,7 @@ from distrl.types import Point
 from simphone.faults import Fault
 from simphone.files import MOST_ENTRIES
 from simphone.serve import SimulatedPhone
+from waiting import until
 
 from .conftest import StartPhones
 
@@ -77,13 +78,6 @@ def lease(adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config
 
 def on_phone(session: AdbSession) -> list[str]:
     return [parsed(name, TTL_S).holder for name in entries(session) or []]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @contextmanager

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from distrl.experiment.run import FILES
 from distrl.experiment.spent import DIRTY, UNKNOWN, Spent, by_other_code, code_version, note
 from distrl.experiment.spent import FILE as COST
 from distrl.experiment.spent import FOLDER as SPENT
+from waiting import until
 
 from . import small
 
@@ -82,11 +82,12 @@ def test_after_a_kill_the_same_command_goes_on_and_ends_with_the_same_bytes(whol
     environment = {**os.environ, "TMPDIR": str(temporary)}
     process = subprocess.Popen([sys.executable, small.__file__, str(tmp_path)], env=environment)
     try:
-        deadline = time.monotonic() + LONGEST_S
-        while not (done := sorted((tmp_path / FOLDER).glob("*.json"))):
+
+        def persisted() -> list[Path]:
             assert process.poll() is None, "it ended before it was killed"
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+            return sorted((tmp_path / FOLDER).glob("*.json"))
+
+        done = until(persisted, "a cell", LONGEST_S)
         (own,) = temporary.glob(f"{TEMPORARY}*")
         (own / "a version").write_bytes(b"weights")
         children = psutil.Process(process.pid).children(recursive=True)

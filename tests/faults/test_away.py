@@ -20,6 +20,7 @@ from distrl.config import Config
 from distrl.learner.journal_writer import JournalWriter, UnwrittenError
 from distrl.types import ObjectRef, Update, Version, Watermark
 from groups import member
+from waiting import until
 
 from faults.going import until_written
 from faults.live import PATIENCE_S, WARMUP, LiveRun
@@ -149,10 +150,8 @@ class StandsStill:
 
     def commit_transaction(self, timeout_s: float) -> None:
         self._client.flush(PATIENCE_S)
-        deadline = time.monotonic() + PATIENCE_S
-        while self._ends() < 2:  # the record, and the mark that ends its transaction
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        # the record, and the mark that ends its transaction
+        until(lambda: self._ends() >= 2, "both", PATIENCE_S, every_s=0.2)
         self._client.commit_transaction(timeout_s)
 
     def _ends(self) -> int:

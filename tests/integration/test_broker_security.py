@@ -43,6 +43,7 @@ from distrl.store.objects import open_store
 from distrl.types import Heartbeat
 from groups import member
 from secured import PASSWORD, Secured, as_user
+from waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -203,9 +204,7 @@ def test_a_record_is_skipped_with_the_declared_rights_of_the_learner_and_of_no_o
         return
     open_store(owner.store).put_named(f"runs/{owner.run}/newest-version.json", b'{"version": 7}')
     assert skip(config, "trajectories/0/0", "its screenshot is lost").u == 0
-    deadline = time.monotonic() + 60
-    while not (lines := journal_lines(config)):
-        assert time.monotonic() < deadline, "a committed line is visible some milliseconds later"
+    lines = until(lambda: journal_lines(config), "a committed line, which is visible some milliseconds later")
     assert [each.reason for line in lines for each in line.skipped] == ["its screenshot is lost"]
     assert [line.version for line in lines] == [7], "a version that is reserved may appear later, and is void too"
 

@@ -48,6 +48,7 @@ from groups import member
 from learner.world import Screens, save_tiny_base, trajectory
 from learner.world import config as small
 from typer.testing import CliRunner
+from waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -99,13 +100,6 @@ def poll_until(consumer: TaskConsumer, done: Callable[[list[LoggedTask]], bool])
     return got
 
 
-def until(true: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
 def in_the_log(config: Config) -> list[RawRecord]:
     with LogReader(config, DLQ) as reader:
         return [raw for batch in reader.to_end() for raw in batch]
@@ -114,7 +108,7 @@ def in_the_log(config: Config) -> list[RawRecord]:
 def without_dead_letter_topic(config: Config) -> None:
     client, name = admin(config.kafka), topic_name(config.run, DLQ)
     client.delete_topics([name])[name].result(PATIENCE_S)
-    until(lambda: name not in client.list_topics(timeout=5).topics, "the topic is not gone")
+    until(lambda: name not in client.list_topics(timeout=5).topics, "the topic is gone")
 
 
 def send_headers_that_are_no_utf8(config: Config, topic: str, value: bytes) -> None:
@@ -234,7 +228,7 @@ class Learner:
                 self._running.result()
             return self.metrics.get("update", 0) >= updates
 
-        until(reached, f"update {updates} was not folded")
+        until(reached, f"update {updates} is folded")
 
 
 def feed(config: Config, producer: RecordProducer, numbers: range, expert: bool = False) -> None:
@@ -254,7 +248,7 @@ def test_no_update_is_journalled_past_a_bad_record_before_its_dead_letter_is_ack
         send(producer, learning, "trajectories", b"no record")
         feed(learning, producer, range(2, 4))
         watched = time.monotonic() + LOOK_S
-        until(lambda: time.monotonic() > watched, "")
+        until(lambda: time.monotonic() > watched, "it has looked for long")
         assert len(journalled(learning)) == 1
         topic_admin.ensure(learning)
         learner.until_folded(2)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import torch
+import waiting
 from collecting import Collector, collecting
 from distrl import config as settings
 from distrl.broker import topic_admin
@@ -91,11 +91,11 @@ def run_config(
 
 
 def wait_for(what: str, condition: Callable[[], bool], roles: Roles) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
+    def come() -> bool:
         roles.check()
-        assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {what}"
-        time.sleep(0.2)
+        return condition()
+
+    waiting.until(come, what, DEADLINE_S, every_s=0.2)
 
 
 def phones(config: Config, begin: int, end: int) -> list[str]:

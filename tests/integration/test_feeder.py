@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import factories
@@ -32,6 +32,7 @@ from distrl.telemetry.feed import RunFeed
 from distrl.telemetry.fleet import fleet_findings
 from distrl.types import DeviceHealth, Heartbeat, Outcome, Task
 from groups import member
+from waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -84,13 +85,6 @@ def fed(config: Config) -> list[str]:
         return [decoded(raw, Task).task_id for batch in reader.to_end() for raw in batch]
 
 
-def until(what: str, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
 def play(config: Config, count: int, worker: TaskConsumer) -> list[str]:
     """Do `count` tasks as a worker does: the trajectory is acknowledged, then the task is committed."""
     done: list[str] = []
@@ -122,24 +116,24 @@ def delete_before(config: Config, topic: str, offsets: dict[int, int]) -> None:
 def test_a_feeder_goes_on_though_the_trajectories_of_all_that_is_done_were_deleted(config: Config) -> None:
     with member(config) as worker, feeder(config):
         play(config, 3 * MOST, worker)
-        until("as many again are outstanding", lambda: len(fed(config)) == 4 * MOST)
+        until(lambda: len(fed(config)) == 4 * MOST, "as many again are outstanding")
     delete_before(config, "trajectories", {0: 3 * MOST})
     with member(config) as worker, feeder(config):
         play(config, 2 * MOST, worker)
-        until("it feeds on", lambda: len(fed(config)) == 6 * MOST)
+        until(lambda: len(fed(config)) == 6 * MOST, "it feeds on")
     assert max(Counter(fed(config)).values()) == 1
 
 
 def test_a_feeder_feeds_nothing_again_though_the_records_of_tasks_were_deleted(config: Config) -> None:
     with member(config) as worker, feeder(config):
         play(config, 3 * MOST, worker)
-        until("as many again are outstanding", lambda: len(fed(config)) == 4 * MOST)
+        until(lambda: len(fed(config)) == 4 * MOST, "as many again are outstanding")
     before = fed(config)
     delete_before(config, "tasks", dict.fromkeys(range(2), MOST))
     delete_before(config, "trajectories", {0: 3 * MOST})
     with member(config) as worker, feeder(config):
         play(config, 2 * MOST, worker)
-        until("it feeds on", lambda: len(set(fed(config)) - set(before)) == 2 * MOST)
+        until(lambda: len(set(fed(config)) - set(before)) == 2 * MOST, "it feeds on")
     assert max(Counter(fed(config)).values()) == 1
 
 
@@ -148,11 +142,11 @@ def test_tasks_that_are_deleted_before_anybody_played_them_are_not_waited_for(
 ) -> None:
     monkeypatch.setattr(topics, "GROUP_S", 0.5)
     with feeder(config), caplog.at_level(logging.WARNING):
-        until("tasks are outstanding", lambda: len(fed(config)) == MOST)
+        until(lambda: len(fed(config)) == MOST, "tasks are outstanding")
         with LogReader(config, "tasks") as reader:
             ends = dict(reader.ends)
         delete_before(config, "tasks", ends)
-        until("others are fed", lambda: len(fed(config)) >= MOST)
+        until(lambda: len(fed(config)) >= MOST, "others are fed")
     assert f"{MOST} tasks were deleted before they were done" in caplog.text
 
 
@@ -161,11 +155,11 @@ def test_what_is_outstanding_follows_the_phones_that_workers_report(broker: str)
     phones = tuple(DeviceHealth(f"phone-{n}", "idle") for n in range(12))
     held = tuple(DeviceHealth(f"held-{n}", "held") for n in range(50))
     with feeder(config), RecordProducer(config, "workers") as producer:
-        until("the least", lambda: len(fed(config)) == 24)
+        until(lambda: len(fed(config)) == 24, "the least")
         for name in ("one", "other"):
             beat = Heartbeat(name, "worker", 0, 0, None, {}, phones + held, (0, 1))
             producer.publish("heartbeats", name, beat).result(PATIENCE_S)
-        until("three for each phone that answers", lambda: len(fed(config)) == 72)
+        until(lambda: len(fed(config)) == 72, "three for each phone that answers")
         with LogReader(config, "tasks") as reader:
             spread = Counter(raw.position.partition for batch in reader.to_end() for raw in batch)
         assert sorted(spread.values()) == [18] * 4, "each partition holds as many"
@@ -179,7 +173,7 @@ def test_tasks_are_spread_by_the_phones_of_who_says_that_it_owns_a_partition(bro
             beat = Heartbeat(name, "worker", int(time.time() * 1000), 0, None, {}, phones, own)
             producer.publish("heartbeats", name, beat).result(PATIENCE_S)
     with feeder(config):
-        until("three for each phone", lambda: len(fed(config)) == 36)
+        until(lambda: len(fed(config)) == 36, "three for each phone")
     with LogReader(config, "tasks") as reader:
         spread = Counter(raw.position.partition for batch in reader.to_end() for raw in batch)
     assert spread == {0: 27, 1: 3, 2: 3, 3: 3}
@@ -188,9 +182,9 @@ def test_tasks_are_spread_by_the_phones_of_who_says_that_it_owns_a_partition(bro
 def test_a_slow_worker_holds_no_more_tasks_than_its_partitions_share(config: Config) -> None:
     """Its tasks would else fill feeder.outstanding, and the other worker's phones would wait."""
     with member(config) as slow, feeder(config):
-        until("it has all partitions", lambda: slow.poll(0.05) is None and len(slow.partitions) == 2)
+        until(lambda: slow.poll(0.05) is None and len(slow.partitions) == 2, "it has all partitions")
         with member(config) as quick:
-            until("each has one", lambda: (slow.poll(0), quick.poll(0.05), len(quick.partitions) == 1)[-1])
+            until(lambda: (slow.poll(0), quick.poll(0.05), len(quick.partitions) == 1)[-1], "each has one")
             slow.pause()
             done = play(config, 3 * MOST, quick)
             assert slow.poll(0) is None
@@ -208,7 +202,7 @@ def test_a_feeder_says_when_no_trajectory_comes_and_who_holds_the_tasks(
         beat = Heartbeat("worker-7", "worker", int(time.time() * 1000), 0, None, {}, phones, (0,))
         producer.publish("heartbeats", "worker-7", beat).result(PATIENCE_S)
     with feeder(config), caplog.at_level(logging.WARNING):
-        until("it says so", lambda: "no trajectory has come for" in caplog.text)
+        until(lambda: "no trajectory has come for" in caplog.text, "it says so")
     assert f"though {MOST} tasks are outstanding: worker-7 holds 6 in partitions 0, 0 of its 2 phones" in caplog.text
     assert "nobody reports to hold 6 in partitions 1" in caplog.text
     with RunFeed(config) as feed:  # as `distrl status` and `distrl doctor` do

@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+import waiting
 from chat.server import serving, verdict
 from distrl import config as settings
 from distrl.broker.producer import RecordProducer
@@ -106,12 +106,12 @@ def command(config: Config, tmp_path: Path, *words: str) -> str:
 
 
 def wait_for(what: str, condition: Callable[[], bool], *roles: Roles) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
+    def come() -> bool:
         for each in roles:
             each.check()
-        assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {what}"
-        time.sleep(0.2)
+        return condition()
+
+    waiting.until(come, what, DEADLINE_S, every_s=0.2)
 
 
 def has_records(config: Config, topic: str) -> bool:

@@ -19,6 +19,7 @@ from distrl.errors import ConfigError
 from distrl.runs.recorded import base_tree, change, join, recorded
 from distrl.runs.settings import learning_fingerprint, run_settings
 from distrl.types import Heartbeat, Update, Watermark
+from waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -47,9 +48,7 @@ def journal_one(config: Config) -> None:
     mark = Watermark(topic_name(config.run, "demonstrations"), 0, 0)
     with Journal(config) as journal:
         journal.append(Update(0, (mark,), learning_fingerprint(config), 1))
-    end = time.monotonic() + VISIBLE_S
-    while not journal_lines(config):
-        assert time.monotonic() < end, "a committed line is visible some milliseconds later"
+    until(lambda: journal_lines(config), "a committed line, which is visible some milliseconds later")
 
 
 def test_the_first_role_records_who_when_and_from_what(config: Config) -> None:

@@ -32,6 +32,7 @@ from distrl.runs.remove import named, remove
 from distrl.store.adapters import put_adapter
 from distrl.store.objects import MissingObjectError, ObjectStore, open_store
 from distrl.types import Heartbeat, ObjectRef, Outcome, Trajectory, Version
+from waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -71,9 +72,7 @@ def publish(config: Config, *trajectories: Trajectory) -> None:
 def publish_version(config: Config, adapter: ObjectRef) -> None:
     with Journal(config) as journal:
         journal.publish_version(Version(0, -1, 0, "ef" * 32, adapter, "01" * 32, 9))
-    end = time.monotonic() + LIMIT_S
-    while not lineage(config):
-        assert time.monotonic() < end, "a committed version is visible some milliseconds later"
+    until(lambda: lineage(config), "a committed version, which is visible some milliseconds later")
 
 
 def distrl(folder: Path, config: Config, *arguments: str, answer: str = "") -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +24,7 @@ from distrl.stack.doctor import examine
 from distrl.stack.local import LocalStack, connect
 from distrl.stack.processes import find_all, stop_all
 from distrl.store.objects import open_store
+from waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prepared")]
 
@@ -103,10 +103,8 @@ def test_a_killed_broker_is_started_again_beside_the_others_and_has_kept_its_log
     before = {row.name: row.pid for row in LocalStack(config).status()}
     (broker,) = (child for child in find_all(config.stack.directory) if child.name == "kafka")
     broker.kill()
-    deadline = time.monotonic() + 30.0
-    while broker.lives():  # the signal is on its way for a moment, in which the broker still counts as up
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    # the signal is on its way for a moment, in which the broker still counts as up
+    until(lambda: not broker.lives(), "the broker to end")
     elsewhere = config.stack.model_copy(update={"kafka_port": free_ports(1)[0]})
     moved = config.model_copy(update={"stack": elsewhere})
     up = LocalStack(moved).up()
@@ -126,11 +124,12 @@ def test_an_up_that_is_interrupted_leaves_no_process(config: Config, tmp_path: P
     }
     sets = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
     up = subprocess.Popen([sys.executable, "-m", "distrl.cli.main", "up", *sets])
-    deadline = time.monotonic() + 30.0
-    while not find_all(tmp_path / "stack"):
-        assert time.monotonic() < deadline
+
+    def begun() -> bool:
         assert up.poll() is None
-        time.sleep(0.02)
+        return bool(find_all(tmp_path / "stack"))
+
+    until(begun, "its record")
     up.send_signal(number)
     assert up.wait(60.0) == 130
     assert find_all(tmp_path / "stack") == []

@@ -22,6 +22,7 @@ from typing import Any
 
 import factories
 import pytest
+import waiting
 from distrl import config as settings
 from distrl.broker import topic_admin
 from distrl.broker.journal import journalled
@@ -139,11 +140,12 @@ def test_a_follower_that_is_killed_and_started_again_repeats_nothing(run: Config
 
     def following(until: int) -> subprocess.Popen[bytes]:
         child = subprocess.Popen(COMMAND, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + PATIENCE_S
-        while len(lines(folder)) < until:
+
+        def come() -> bool:
             assert child.poll() is None, "it ended by itself"
-            assert time.monotonic() < deadline, f"only {len(lines(folder))} points came"
-            time.sleep(0.1)
+            return len(lines(folder)) >= until
+
+        waiting.until(come, lambda: f"{until} points, and {len(lines(folder))} came", PATIENCE_S, every_s=0.1)
         return child
 
     child = following(2 * FIRST + 1)

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import waiting
 import yaml
 from babbling import save_babbling
 from distrl.broker.versions import lineage
@@ -71,11 +71,11 @@ def said(file: Path) -> str:
 
 
 def until(file: Path, child: subprocess.Popen[str], what: str, condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not condition():
+    def come() -> bool:
         assert child.poll() is None, said(file)
-        assert time.monotonic() < end, f"waited for {what}: {said(file)}"
-        time.sleep(0.2)
+        return condition()
+
+    waiting.until(come, lambda: f"{what}: {said(file)}", LIMIT_S, every_s=0.2)
 
 
 def newest(file: Path) -> int:

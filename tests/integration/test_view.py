@@ -8,7 +8,6 @@ import math
 import sqlite3
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -51,6 +50,7 @@ from view.world import (
     png,
     publish,
 )
+from waiting import until
 
 TOKEN = "a-secret-of-the-tests"
 
@@ -357,10 +357,10 @@ def test_a_list_of_runs_reads_each_to_its_end_and_follows_none(
 
     def listed(served: Served) -> None:
         """Ask for the list until no run is read any more, and all readers are closed."""
-        deadline = time.monotonic() + MOST_S
-        while served.get("runs").json["runs"][0]["reading"] or len(closed) < len(opened):
-            assert time.monotonic() < deadline, (len(opened), len(closed))
-            time.sleep(0.05)
+        until(
+            lambda: not served.get("runs").json["runs"][0]["reading"] and len(closed) >= len(opened),
+            lambda: f"{len(opened)} to be closed, as {len(closed)} are",
+        )
 
     with serving(world.config.model_copy(update={"stack": stack})) as served:
         listed(served)
@@ -387,11 +387,12 @@ def test_an_index_that_is_gone_while_it_is_served_is_made_again(
     follower = served.runs.get(world.config.run).follower
     before = follower.generation
     spoil(follower.path)
-    deadline = time.monotonic() + MOST_S
-    while follower.generation == before or follower.indexing is not None:
+
+    def indexed() -> bool:
         assert served.get(f"{run}/trajectories").status in (200, 503)
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        return follower.generation != before and follower.indexing is None
+
+    until(indexed, "another index")
     assert served.get(f"{run}/trajectories?topic=trajectories").json["total"] == 24
 
 
@@ -411,10 +412,7 @@ def test_an_index_of_records_that_the_broker_has_lost_is_made_again(
     with serving(config) as served:
         served.ready(config.run)
         follower = served.runs.get(config.run).follower
-        deadline = time.monotonic() + MOST_S
-        while follower.generation == 0 or follower.indexing is not None:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: follower.generation and follower.indexing is None, "the index")
         assert served.get(f"{run}/trajectories?topic=trajectories").json["total"] == 24
     with closing(sqlite3.connect(path)) as connection:
         assert not connection.execute("SELECT 1 FROM names WHERE name = 'of a lost record'").fetchall()
@@ -426,10 +424,7 @@ def made_again(config: Config) -> None:
     client = admin(config.kafka)
     for future in client.delete_topics(topics).values():
         future.result()
-    deadline = time.monotonic() + MOST_S
-    while set(topics) & client.list_topics(timeout=10).topics.keys():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: not set(topics) & client.list_topics(timeout=10).topics.keys(), "the topics to be gone")
     topic_admin.ensure(config)
 
 
@@ -465,10 +460,7 @@ def test_an_episode_is_of_the_run_that_there_is_now(
             found = served.get(f"runs/{config.run}/trajectories").json
             return [row["task_id"] for row in found.get("rows", ())]  # none while the index is made
 
-        deadline = time.monotonic() + MOST_S
-        while listed() != ["of the second"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: listed() == ["of the second"], "the second one's")
         assert shown.episode("trajectories", 0, 0).trajectory.task_id == "of the second"
 
 
@@ -497,10 +489,8 @@ def test_a_run_is_shown_with_the_settings_that_are_recorded_and_with_those_of_th
         assert runs.get(config.run).follower.caught_up.wait(MOST_S)  # and is followed, though it has no record to read
         made_again(config)
         recorded_with(config, GAMMAS[1])
-        deadline = time.monotonic() + MOST_S
-        while runs.get(config.run).config.algorithm.gamma != GAMMAS[1]:  # also where nobody asks for the list
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        # also where nobody asks for the list
+        until(lambda: runs.get(config.run).config.algorithm.gamma == GAMMAS[1], "the other setting")
 
 
 def test_an_index_that_cannot_be_made_is_explained(world: World, run: str, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
 
 import pytest
 from distrl.errors import StoreError
@@ -13,6 +12,7 @@ from distrl.store.objects import MissingObjectError, missing
 from distrl.types import ObjectRef
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import until
 
 PATIENCE_S = 30.0
 
@@ -45,15 +45,6 @@ class Store:
     def wait_until_begun(self, count: int) -> None:
         for _ in range(count):
             assert self.begun.acquire(timeout=PATIENCE_S)
-
-
-def until(condition: Callable[[], object]) -> None:
-    pause = threading.Event()
-    for _ in range(int(PATIENCE_S / 0.01)):
-        if condition():
-            return
-        pause.wait(0.01)
-    raise AssertionError("it did not come")
 
 
 def test_what_is_wanted_is_fetched_side_by_side_while_the_caller_goes_on() -> None:

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, suppress
 
 import pytest
@@ -13,6 +12,7 @@ from distrl.stack import ports
 from simphone.faults import Fault
 from simphone.fleet import FleetSettings, SettingError
 from simphone.serve import PhonesInThread
+from waiting import until
 
 SERVE = (
     "from simphone.fleet import FleetSettings; from simphone.serve import run_phones; import sys; "
@@ -115,9 +115,7 @@ def test_a_phone_that_is_gone_refuses_connections_and_comes_back() -> None:
             with suppress(ConnectionResetError):  # accepted before: ended in order; not yet: reset
                 assert connection.recv(1) == b""
             assert refuses(phone.port)
-        end = time.monotonic() + 10
-        while refuses(phone.port):
-            assert time.monotonic() < end
+        until(lambda: not refuses(phone.port), "it to be back")
 
 
 def test_the_process_says_when_it_is_ready_and_ends_at_sigterm() -> None:

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -23,6 +22,7 @@ from distrl.stack.local import USUAL_PORTS, LocalStack, PartStatus, connect
 from distrl.stack.part import Site
 from distrl.stack.processes import find_all, stop_all
 from elsewhere import drawn, elsewhere
+from waiting import until
 
 Make = Callable[..., Config]
 
@@ -314,10 +314,3 @@ def interrupt_until(noticed: threading.Event) -> None:
         if noticed.wait(1.0):
             return
     raise AssertionError("nobody has noticed")
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60.0
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

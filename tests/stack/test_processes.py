@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from command_lines import line_of
 from distrl.errors import StackError
 from distrl.stack import processes
 from distrl.stack.processes import CancelledError, Child, adopt, find, find_all, start, stop_all, wait_ready
+from waiting import until
 
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
 STUBBORN = [
@@ -179,10 +179,7 @@ def test_a_process_whose_first_thread_has_ended_lives_as_long_as_another_runs(
     launch("server", [sys.executable, "-c", FIRST_THREAD_ENDS])
     found = find(tmp_path, "server")
     assert found is not None
-    deadline = time.monotonic() + 60.0
-    while psutil.Process(found.pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: psutil.Process(found.pid).status() == psutil.STATUS_ZOMBIE, "it to end")
     assert found.lives()
     assert stop_all([found], 20.0) == []
     assert not found.lives()

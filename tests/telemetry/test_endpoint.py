@@ -13,6 +13,7 @@ from distrl.errors import ConfigError
 from distrl.stack import ports
 from distrl.telemetry import endpoint
 from distrl.telemetry.endpoint import Answer, Endpoint
+from waiting import until
 
 HOST = "127.0.0.1"
 
@@ -108,10 +109,7 @@ def test_a_client_that_reads_nothing_is_left(monkeypatch: pytest.MonkeyPatch) ->
         socket.create_connection((HOST, port)) as client,
     ):
         client.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        deadline = time.monotonic() + 10
-        while not _reset(client):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: _reset(client), "it to be reset")
 
 
 def _reset(client: socket.socket) -> bool:

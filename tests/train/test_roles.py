@@ -7,8 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from distrl.stack import ports
 from distrl.stack.processes import find_all, stop_all
 from distrl.train.restarts import PAUSES_S, SOON_S
 from distrl.train.roles import Roles, is_second, running, write_settings
+from waiting import until
 
 SECRETS = ["store.access_key=ada", "store.secret_key=hunter2-store", "kafka.security_protocol=SASL_SSL",
            "kafka.sasl_username=ada", "kafka.sasl_password=hunter2-kafka",
@@ -39,15 +39,6 @@ def config(tmp_path: Path) -> Config:
 def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "logs"
     stop_all(find_all(tmp_path / "logs"), 5.0)
-
-
-def until(come: Callable[[], bool]) -> None:
-    """Wait for what another process does."""
-    pause, waited = threading.Event(), 0.0
-    while not come():
-        assert waited < LIMIT_S, "it never came"
-        pause.wait(0.05)
-        waited += 0.05
 
 
 def serves(folder: Path, name: str) -> bool:

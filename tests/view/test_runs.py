@@ -16,6 +16,7 @@ from distrl.view import follow
 from distrl.view.follow import RunFollower
 from distrl.view.runs import Runs
 from distrl.view.server import ViewServer
+from waiting import until
 
 from .asking import MOST_S, ask
 
@@ -40,10 +41,7 @@ class Broker:
 
 def ends(follower: RunFollower) -> None:
     """Until it waits to be asked."""
-    deadline = time.monotonic() + MOST_S
-    while follower.reading:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not follower.reading, "it to be read")
 
 
 def test_a_run_that_nobody_looks_at_is_tried_once_and_again_when_somebody_asks(
@@ -70,10 +68,7 @@ def test_an_error_is_logged_once_until_it_is_another(
     caplog.set_level(logging.WARNING, "distrl.view.follow")
     with closing(RunFollower(away(tmp_path))) as follower:
         follower.touch()
-        deadline = time.monotonic() + MOST_S
-        while broker.asked < 10:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: broker.asked >= 10, "ten questions")
     warned = [each.getMessage() for each in caplog.records if each.name == follow.LOG.name]
     assert ["refuses" in each for each in warned] == [False, True]
 
@@ -103,10 +98,7 @@ def test_a_run_without_topics_is_not_looked_at_without_a_pause(tmp_path: Path, m
     monkeypatch.setattr(follow.IndexWriter, "refuse_replaced", lambda index: looks.append(1))
     with closing(RunFollower(away(tmp_path))) as follower:
         follower.touch()
-        deadline = time.monotonic() + MOST_S
-        while len(looks) < 3:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: len(looks) >= 3, "three looks")
         began, before = time.monotonic(), len(looks)
         while time.monotonic() < began + 2 * follow.TURN_S:
             time.sleep(0.01)

@@ -36,6 +36,7 @@ from distrl.worker.work import Worker
 from judge.test_validity import screen
 from rollout.test_batcher import Weights, Words
 from rollout.world import CountingPhone, OneByOne, Shelf, task, version
+from waiting import until
 
 
 @dataclass
@@ -412,24 +413,24 @@ def test_every_metric_of_the_heartbeat_is_a_known_one(start: Start) -> None:
 def test_a_worker_whose_broker_client_hangs_is_not_alive_and_one_that_waits_for_its_broker_is(start: Start) -> None:
     running = start([task("a")], phones(1), broker=Broker(holds=True))
     assert running.broker.asked.wait(30)
-    until(running, lambda: running.monitor.last is not None and running.monitor.last.metrics["stalled"] == 1)
+    until(lambda: running.monitor.last is not None and running.monitor.last.metrics["stalled"] == 1)
     assert running.monitor.liveness(1.0).ok, "the acknowledgement does not come, and the loop turns"
     running.log.answers.clear()
-    until(running, lambda: not running.monitor.liveness(1.0).ok)
+    until(lambda: not running.monitor.liveness(1.0).ok)
     assert running.monitor.liveness(1.0).why.startswith("stuck: the main loop made no progress for ")
     running.log.answers.set()
-    until(running, lambda: running.monitor.liveness(1.0).ok)
+    until(lambda: running.monitor.liveness(1.0).ok)
     running.broker.answer()
     assert running.log.all_committed.wait(30)
 
 
 def test_a_worker_is_ready_while_a_phone_answers(start: Start) -> None:
     running = start([], phones(1), answers=0)
-    until(running, lambda: running.monitor.readiness().why == "waiting for a phone that answers")
+    until(lambda: running.monitor.readiness().why == "waiting for a phone that answers")
     running.fleet.answers = 1
-    until(running, lambda: running.monitor.readiness().ok)
+    until(lambda: running.monitor.readiness().ok)
     running.fleet.answers = 0
-    until(running, lambda: not running.monitor.readiness().ok)
+    until(lambda: not running.monitor.readiness().ok)
 
 
 def test_the_ends_of_episodes_are_counted_by_suite(start: Start) -> None:
@@ -462,22 +463,15 @@ def test_a_worker_whose_last_phone_is_gone_gives_its_tasks_up_and_comes_back_wit
     running = start([task(f"t-{n}") for n in range(6)], phones(1), outstanding=2)
     assert running.log.all_committed.wait(30)
     running.fleet.answers = 0
-    until(running, lambda: running.log.phones[-1] == 0)
+    until(lambda: running.log.phones[-1] == 0)
     running.fleet.answers = 1
-    until(running, lambda: running.log.phones == [1, 0, 1])
-
-
-def until(running: Running, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        running.stop.wait(0.01)
+    until(lambda: running.log.phones == [1, 0, 1])
 
 
 def until_beats(running: Running, more: int) -> None:
     """Until the polling thread has gone round that often."""
     wanted = len(running.broker.beats) + more
-    until(running, lambda: len(running.broker.beats) >= wanted)
+    until(lambda: len(running.broker.beats) >= wanted)
 
 
 @dataclass

@@ -21,6 +21,7 @@ from distrl.errors import StackError
 from distrl.stack import adb, kafka, phones, ports, running_stacks, s3
 from distrl.stack.locks import held
 from distrl.stack.part import Part, Site
+from distrl.stack.part_ports import PartPorts
 from distrl.stack.processes import find_all, stop_all
 from distrl.stack.serving import started_where_free
 from distrl.stack.stack_record import Record
@@ -258,58 +259,23 @@ def _wanted(config: Config, parts: Mapping[str, Part]) -> dict[str, Mapping[str,
     return {name: value for name, value in settings.items() if name not in outside}
 
 
-def _asked_for(config: Config) -> list[int]:
-    """The ports that a person has set for any part: no other part draws one of them."""
-    found = list[int]()
-    if "kafka_port" in config.stack.model_fields_set:
-        found.append(config.stack.kafka_port)
-    if "s3_port" in config.stack.model_fields_set:
-        found.append(config.stack.s3_port)
-    if "port" in config.adb.model_fields_set:
-        found.append(config.adb.port)
-    if "base_port" in config.phones.model_fields_set:
-        found += range(config.phones.base_port, config.phones.base_port + phones.total(config.phones))
-    return found
-
-
 def _starters(config: Config, site: Site, wanted: Mapping[str, Mapping[str, Any]]) -> dict[str, Callable[[], Part]]:
     """A function per part that starts it, with distinct ports. The functions may run in parallel."""
-    chosen = dict[str, range]()
-    choosing = threading.Lock()
-    stack = config.stack
-
-    def port(server: str, number: int, explicit: bool, setting: str, count: int = 1) -> int:
-        with choosing:
-            # Nor the server's own at a second try: the other stack may not listen at all of its ports yet.
-            taken = [each for other, row in chosen.items() if other != server or not explicit for each in row]
-            if not explicit:
-                taken += _asked_for(config)
-            found = ports.choose(number, explicit, setting, taken, count)
-            chosen[server] = range(found, found + count)
-            return found
-
-    def kafka_ports() -> tuple[int, int]:
-        first = port("broker", stack.kafka_port, "kafka_port" in stack.model_fields_set, "stack.kafka_port")
-        return first, port("controller", first + 1, False, "stack.kafka_port")
-
-    def s3_port() -> int:
-        return port(s3.NAME, stack.s3_port, "s3_port" in stack.model_fields_set, "stack.s3_port")
+    own = PartPorts(config)
 
     def adb_server() -> AdbSettings:
-        found = port(adb.NAME, config.adb.port, "port" in config.adb.model_fields_set, "adb.port")
-        return config.adb.model_copy(update={"port": found})
+        return config.adb.model_copy(update={"port": own.of(adb.NAME)})
 
     def fleet() -> PhoneSettings:
-        explicit, count = "base_port" in config.phones.model_fields_set, phones.total(config.phones)
-        found = port(phones.NAME, config.phones.base_port, explicit, "phones.base_port", count)
-        return config.phones.model_copy(update={"base_port": found})
+        return config.phones.model_copy(update={"base_port": own.of(phones.NAME)})
 
     starters = dict[str, Callable[[], Part]]()
     if kafka.NAME in wanted:
         start_kafka = lambda found: kafka.start_kafka(site, wanted[kafka.NAME], *found)  # noqa: E731
-        starters[kafka.NAME] = started_where_free(site, kafka_ports, start_kafka)
+        starters[kafka.NAME] = started_where_free(site, own.of_broker_and_controller, start_kafka)
     if s3.NAME in wanted:
-        starters[s3.NAME] = started_where_free(site, s3_port, lambda found: s3.start_s3(site, wanted[s3.NAME], found))
+        start_s3 = lambda found: s3.start_s3(site, wanted[s3.NAME], found)  # noqa: E731
+        starters[s3.NAME] = started_where_free(site, lambda: own.of(s3.NAME), start_s3)
     if adb.NAME in wanted:
         starters[adb.NAME] = started_where_free(site, adb_server, lambda found: adb.start_adb(site, found))
     if phones.NAME in wanted:

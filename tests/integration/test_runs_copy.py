@@ -253,6 +253,10 @@ def test_a_range_is_copied_without_a_journal_and_what_cannot_be_is_refused_at_on
     refused = copied(run, other, tmp_path, *part, policy={"base_model": str(tmp_path / "absent")})
     assert (refused.returncode, "absent" in refused.stderr) == (1, True), refused.stderr
     assert run_names(other) == [], "nothing was begun"
+    (tmp_path / "a file").touch()
+    refused = copied(run, other, tmp_path, *part, store={"url": f"file://{tmp_path}/a file"})
+    assert (refused.returncode, "a file" in refused.stderr) == (1, True), refused.stderr
+    assert run_names(other) == [], "nothing was begun"
     done = copied(run, other, tmp_path, *part, learner={"seed": 3})
     assert done.returncode == 0, done.stderr
     found = recorded(other)

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from distrl.cli.common import (
     ConfigFile,
     Sets,
     Verbose,
     connected,
+    passing_bar,
     print_line,
     run_settings,
     show_cost,
@@ -103,8 +103,7 @@ def _with_notes(settings: Config, notes: Path | None) -> Config:
 def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """A progress bar on standard error. Yields a function of (done, total) that updates it."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    screen = Console(stderr=True)
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
+    with passing_bar(*columns) as progress:
         bar = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(bar, completed=done, total=total)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
+from rich.progress import Progress, ProgressColumn
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
 
 console = Console(emoji=False)
 """Without emoji: rich would replace `:house:` in a record's text."""
+
+
+def passing_bar(*columns: str | ProgressColumn, hidden: bool = False) -> Progress:
+    """Bars on standard error that are gone once all is done; nothing where that is no terminal: rich would print an
+    empty line at the end."""
+    stderr = Console(stderr=True)
+    return Progress(*columns, console=stderr, transient=True, disable=hidden or not stderr.is_terminal)
+
 
 ConfigFile = Annotated[
     Path | None,

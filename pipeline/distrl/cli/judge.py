@@ -11,8 +11,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from distrl.cli.common import (
     Begin,
@@ -21,6 +19,7 @@ from distrl.cli.common import (
     Sets,
     command_line,
     console,
+    passing_bar,
     print_line,
     row,
     run_settings,
@@ -87,7 +86,7 @@ def judge(
 
     chosen = list(itertools.islice(candidates(), most))
     vlm = VlmJudge(endpoint, settings.judge.model, whole.store, VERDICTS.of(settings.run))
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with passing_bar() as progress:
         bar = progress.add_task("judging", total=len(chosen))
 
         def done(each: Judged | None) -> None:

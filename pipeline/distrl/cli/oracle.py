@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 from simphone.fleet import PROFILE_NAMES, PhoneProfile
 
-from distrl.cli.common import ConfigFile, Sets, console, load, row, start_role, table
+from distrl.cli.common import ConfigFile, Sets, console, load, passing_bar, row, start_role, table
 from distrl.errors import ConfigError
 from distrl.types import Outcome, Split
 
@@ -79,7 +77,7 @@ def _play_list(settings: Config, split: Split | None, count: int | None, as_json
     suite_of(settings.feeder)  # refuses a wrong list
     rows = read_lists(settings.feeder.tasks, settings.feeder.task_steps).rows
     chosen = [row for row in rows if split in (None, row.split)][:count]
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with passing_bar() as progress:
         found = [played(row) for row in progress.track(chosen, description="rows")]
     failed = [each for each in found if each.done is False]
     if as_json:
@@ -142,7 +140,7 @@ def _in_process(settings: Config, chosen: dict[str, list[Task]]) -> list[dict[st
     popups = settings.phones.popup_probability
     kinds = [(0, 0.0), *((generation, popups) for generation in range(NEWEST + 1))]
     measured = []
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with passing_bar() as progress:
         bar = progress.add_task("", total=len(chosen) * len(kinds))
         for name, tasks in chosen.items():
             for generation, probability in kinds:
@@ -167,7 +165,7 @@ def _over_adb(settings: Config, chosen: dict[str, list[Task]], profiles: list[Ph
 
     stop = start_role("oracle", verbose=False)
     measured: list[dict[str, Any]] = []
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with passing_bar() as progress:
         bar = progress.add_task("", total=len(profiles) * sum(map(len, chosen.values())))
         for profile in profiles:
             for name, tasks in chosen.items():

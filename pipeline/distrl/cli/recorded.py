@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, TextColumn
 
-from distrl.cli.common import Sets, console, print_line, row, run_settings, started, table
+from distrl.cli.common import Sets, console, passing_bar, print_line, row, run_settings, started, table
 from distrl.recordings.episode import Dataset
 from distrl.recordings.folder import Found, dataset_of, episodes, files_of, ids_in
 from distrl.telemetry import logs
@@ -131,13 +130,12 @@ def print_passed_over(passed_over: Counter[str]) -> None:
 @contextmanager
 def reading(files: list[Path], dataset: Dataset) -> Iterator[Iterator[Found]]:
     """The episodes of `files`; meanwhile, on a terminal, how far they are read."""
-    screen = Console(stderr=True)
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.fields[episodes]} episodes"),
     )
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
+    with passing_bar(*columns) as progress:
         bar = progress.add_task("reading", total=len(files), episodes=0)
         begun = 0
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from distrl.cli.common import (
     Begin,
@@ -23,6 +22,7 @@ from distrl.cli.common import (
     console,
     ended_as_interrupted,
     note,
+    passing_bar,
     print_line,
     row,
     table,
@@ -168,13 +168,8 @@ def _read_out(
 
 
 def _shown(items: Iterator[Item], topic_range: TopicRange, lines: bool) -> Iterator[Item]:
-    """`items`, with a progress bar on standard error, unless lines go to the same terminal.
-
-    None either where standard error cannot be redrawn: rich would print an empty line at the end.
-    """
-    stderr = Console(stderr=True)
-    hidden = not stderr.is_interactive or (lines and sys.stdout.isatty())
-    with Progress(*COLUMNS, console=stderr, disable=hidden, transient=True) as progress:
+    """`items`, with a progress bar on standard error, unless lines go to the same terminal."""
+    with passing_bar(*COLUMNS, hidden=lines and sys.stdout.isatty()) as progress:
         bar = progress.add_task(topic_range.name, total=len(topic_range))
         done, here = (
             {each.partition: 0 for each in topic_range.ranges},

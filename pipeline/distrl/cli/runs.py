@@ -9,9 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import Progress
 
-from distrl.cli.common import ConfigFile, Sets, console, print_line, row, run_and_log, run_settings, table, with_broker
+from distrl.cli.common import (
+    ConfigFile,
+    Sets,
+    console,
+    passing_bar,
+    print_line,
+    row,
+    run_and_log,
+    run_settings,
+    table,
+    with_broker,
+)
 from distrl.config import Config, sources, with_run
 from distrl.errors import BrokerError, ConfigError, WireError
 
@@ -240,7 +250,7 @@ def copy(
     base = base_tree(log, settings) if log is not None else {}
     other = connect(load_settings(to, [f"run={run}"], environ={}, base=base))
     part = None if from_offset is None and to_offset is None else (from_offset, to_offset)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    with passing_bar() as progress:
         bar = progress.add_task("copying", total=None)
 
         def on_topic(topic: str, count: int) -> None:
@@ -289,7 +299,7 @@ def _overviews(settings: Config, names: list[str]) -> list[RunOverview]:
 
     store = open_store(settings.store)
     with (
-        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
+        passing_bar() as progress,
         ThreadPoolExecutor(AT_ONCE) as pool,
     ):
         bar = progress.add_task("looking at the runs", total=len(names))

@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
-from distrl.cli.common import ConfigFile, Sets, console, ended_as_interrupted, load, row, run_settings, table
+from distrl.cli.common import (
+    ConfigFile,
+    Sets,
+    console,
+    ended_as_interrupted,
+    load,
+    passing_bar,
+    row,
+    run_settings,
+    table,
+)
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError
 from distrl.telemetry import logs
@@ -126,8 +134,7 @@ def _opened(settings: Config) -> RunFeed:
     """What follows the run, once it has read the log; a terminal shows that a long one is being read."""
     from distrl.telemetry.feed import RunFeed
 
-    stderr = Console(stderr=True)
-    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+    with passing_bar() as progress:
         bar = progress.add_task("reading the log", visible=False)
 
         def on_read(read: int, whole: int) -> None:

@@ -14,10 +14,10 @@ from distrl.cli.common import (
     ConfigFile,
     Sets,
     Verbose,
-    console,
     ended_as_interrupted,
     log_as,
     note,
+    passing_bar,
     run_settings,
     stopped_by_signals,
     with_broker,
@@ -159,9 +159,7 @@ def _export(runs: Runs, reports: Reports, place: Path, most: int | None, force: 
 
     address = shlex.quote(str(place.absolute()))  # before the working directory may be replaced
 
-    with Progress(
-        *Progress.get_default_columns()[:2], MofNCompleteColumn(), console=console, transient=True
-    ) as progress:
+    with passing_bar(*Progress.get_default_columns()[:2], MofNCompleteColumn()) as progress:
         bars: dict[str, TaskID] = {}
 
         def report(run: str, done: int, total: int) -> None:
@@ -180,7 +178,7 @@ def _export(runs: Runs, reports: Reports, place: Path, most: int | None, force: 
 def _show_indexing(runs: Runs, stop: threading.Event) -> None:
     """Show how far the indexes are, until all are made. The pages may be opened meanwhile."""
     shown, _ = runs.all()
-    with Progress(console=console, transient=True) as progress:
+    with passing_bar() as progress:
         bars = {each: progress.add_task(f"indexing {each.config.run}", total=None) for each in shown}
         while bars and not stop.wait(SHOWN_S):
             for each, bar in list(bars.items()):

@@ -74,8 +74,8 @@ def copy(
 
     part: trajectories from this offset to before that one, with all demonstrations and no journal: data for another
     learner. Before anything is copied, raises BrokerError if that broker has the run already or the run has no such
-    part, ConfigError where the journal would be copied and `to` has other learning settings, and PolicyError where its
-    base model cannot be read. Later BrokerError or StoreError where either side fails; then remove what is there with
+    part, ConfigError where the journal would be copied and `to` has other learning settings, PolicyError where its base model
+    cannot be read, and StoreError where that store cannot be written. Later BrokerError or StoreError where either side fails; then remove what is there with
     `distrl runs rm`, and copy again.
     """
     if to.run in run_names(to):
@@ -88,6 +88,7 @@ def copy(
     here = run_settings(to)
     if within is None:
         _refuse_other_learning(source, to, here)
+    to_store.check()
     to = _wide_enough(to, len(retained(source, "tasks")))
     topic_admin.ensure(to)
     with Mirror(to) as mirror, _Objects(from_store, to_store) as objects:

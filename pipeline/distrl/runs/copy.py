@@ -74,9 +74,9 @@ def copy(
 
     part: trajectories from this offset to before that one, with all demonstrations and no journal: data for another
     learner. Before anything is copied, raises BrokerError if that broker has the run already or the run has no such
-    part, ConfigError where the journal would be copied and `to` has other learning settings, PolicyError where its base model
-    cannot be read, and StoreError where that store cannot be written. Later BrokerError or StoreError where either side fails; then remove what is there with
-    `distrl runs rm`, and copy again.
+    part, ConfigError where the journal would be copied and `to` has other learning settings, PolicyError where its
+    base model cannot be read, and StoreError where that store cannot be written. Later BrokerError or StoreError where
+    either side fails; then remove what is there with `distrl runs rm`, and copy again.
     """
     if to.run in run_names(to):
         raise BrokerError(

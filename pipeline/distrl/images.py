@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from distrl.types import ScreenSize
 
@@ -42,5 +42,7 @@ def _open(png: bytes) -> Iterator[Image.Image]:
             yield image
     except (ImageError, MemoryError):
         raise  # out of memory is no fault of the bytes
+    except UnidentifiedImageError:  # its text names an object of this process
+        raise ImageError("is no PNG image") from None
     except Exception as error:  # Pillow raises many kinds, like IndexError for an empty chunk
         raise ImageError(f"is no PNG image ({error})") from None

@@ -24,6 +24,7 @@ from distrl.cli.common import (
     table,
 )
 from distrl.errors import ConfigError
+from distrl.images import ImageError, opened
 
 app = typer.Typer(
     help="A policy asked once, what one takes, and published ones for other programs.", no_args_is_help=True
@@ -81,8 +82,13 @@ def try_(
     """
     try:
         png = image.read_bytes()
+        opened(png)
     except OSError as error:
         raise ConfigError("--image", f"{image} cannot be read ({error.strerror})", "name a screenshot") from None
+    except ImageError as error:
+        raise ConfigError(
+            "--image", f"{image} {error}", "take a screenshot as a phone gives it: adb exec-out screencap -p > FILE"
+        ) from None
     published = run is not None or version is not None
     settings = run_settings(config, sets, run) if published else load(config, sets)
     if settings.policy.server.endpoint is not None:

@@ -23,15 +23,15 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def numbers_shown(numbers: Iterable[int]) -> str:
-    """Ascending `numbers` for people, successive ones as a range: "0 to 3, 7"; "none" without any."""
-    ranges: list[tuple[int, int]] = []
+def ranges(numbers: Iterable[int]) -> str:
+    """Ascending numbers as ranges: 0-2, 5."""
+    found: list[list[int]] = []
     for number in numbers:
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1] = ranges[-1][0], number
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
         else:
-            ranges.append((number, number))
-    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in ranges) or "none"
+            found.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
 def plain_words(text: str) -> list[str]:

@@ -700,7 +700,7 @@ def test_a_refused_range_names_the_same_command_with_one_that_works(folder: Path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["99"], r"version 99: is no version of run .*; the run has 0 to 6"),
+        (["99"], r"version 99: is no version of run .*; the run has 0-6"),
         (["no-such-task"], r"no trajectory or demonstration of run"),
         (["99", "--task"], r"no trajectory or demonstration of run"),
         (

@@ -29,11 +29,12 @@ from distrl.broker.runs import run_names
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config
+from distrl.errors import BrokerError
 from distrl.learner.verify import replay
 from distrl.runs import extent, mirror
 from distrl.runs.copy import copy
 from distrl.runs.mirror import LINGER_MS
-from distrl.runs.recorded import join, recorded
+from distrl.runs.recorded import append, base_tree, join, recorded
 from distrl.stack import kafka
 from distrl.stack.part import Site
 from distrl.stack.processes import find_all, stop_all
@@ -268,3 +269,30 @@ def test_a_range_is_copied_without_a_journal_and_what_cannot_be_is_refused_at_on
     assert held(other, "updates") == {}
     assert held(other, "versions") == {}
     assert held(other, "figures") == {}
+
+
+@pytest.mark.parametrize("fails_at", ["demonstrations", "updates", None])
+def test_a_copy_names_its_own_store_also_where_it_fails(
+    run: Config, other: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: str | None
+) -> None:
+    """Else what is done with the copy, such as removing it, would be done to the objects of the original."""
+    append(run, "runs set", (), {"store.url": "s3s://bucket.of/the-original", "store.region": "eu"}, is_change=True)
+    there = open_store(other.store)
+
+    def on_topic(topic: str, count: int) -> None:
+        if topic == fails_at:
+            raise BrokerError("a test", "the broker is gone", "start it")
+
+    monkeypatch.chdir(tmp_path)
+    if fails_at is None:
+        copy(run, open_store(run.store), other, there, on_topic)
+    else:
+        with pytest.raises(BrokerError, match="the broker is gone"):
+            copy(run, open_store(run.store), other, there, on_topic)
+    found = recorded(other)
+    assert found is not None
+    assert not {"store.url", "store.region"} & found.values.keys()
+    assert "store" not in base_tree(found, other)
+    original = recorded(run)
+    assert original is not None
+    assert original.values["store.url"] == "s3s://bucket.of/the-original"

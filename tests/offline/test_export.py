@@ -24,7 +24,6 @@ from distrl.offline.export import Export
 from distrl.offline.record_text import gist_of, json_line, summary_line
 from distrl.offline.replay import Item, item_of
 from distrl.offline.topic_range import Range, TopicRange
-from distrl.telemetry.stalls import ranges
 from distrl.types import Evaluation, HeldBack, LogPosition, Record, Trajectory
 from distrl.wire.codec import encode
 from distrl.wire.schemas import catalogue
@@ -245,9 +244,3 @@ def test_a_summary_counts_what_was_judged_invalid_and_what_was_held_back() -> No
     both = replace(first, valid=False, held_back=HeldBack.UNSENT, restless=False), replace(second, valid=False)
     said = " 2 steps, 2 invalid, 1 unsent, 1 refused, 1 restless  versions"
     assert said in gist_of(replace(TRAJECTORY, steps=both))
-
-
-def test_numbers_become_ranges() -> None:
-    assert ranges([]) == ""
-    assert ranges([3]) == "3"
-    assert ranges([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"

@@ -9,7 +9,7 @@ from distrl.config import Config
 from distrl.feeder.admission import Admission, Progress
 from distrl.telemetry.feed import RunProgress
 from distrl.telemetry.fleet import findings_of
-from distrl.telemetry.stalls import STALLED_S, phones_answering, ranges, stalled
+from distrl.telemetry.stalls import STALLED_S, phones_answering, stalled
 from distrl.types import DeviceHealth, Heartbeat
 
 
@@ -91,7 +91,3 @@ def test_a_spare_worker_without_a_phone_is_no_fault_and_its_phones_do_not_count(
     ]
     assert phones_answering(beats) == 3
     assert all(each.ok for each in findings_of(Config(), RunProgress({}, 0.0, beats), 1))
-
-
-def test_numbers_are_reported_in_few_words() -> None:
-    assert ranges([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"

@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -82,7 +82,7 @@ def judge(
             if logged.trajectory.final_screenshot is None:
                 without_screen += 1
             else:
-                yield logged
+                yield without_ids(logged)
 
     chosen = list(itertools.islice(candidates(), most))
     vlm = VlmJudge(endpoint, settings.judge.model, whole.store, VERDICTS.of(settings.run))
@@ -113,6 +113,12 @@ def judge(
     if without_screen:
         print_line(f"{without_screen} left out: they have no last screenshot")
     show_cost(endpoint.counted)
+
+
+def without_ids(logged: LoggedTrajectory) -> LoggedTrajectory:
+    """Without its token ids, which no question has: those of a run of weeks do not fit into memory."""
+    steps = tuple(replace(step, prompt_ids=(), action_ids=()) for step in logged.trajectory.steps)
+    return replace(logged, trajectory=replace(logged.trajectory, steps=steps))
 
 
 def _report(

@@ -116,7 +116,7 @@ def _follow(place: Place, config: Path | None, sets: list[str], verbose: bool, r
 
 def _verify(settings: Config, from_start: bool, ranks: Ranks) -> None:
     from distrl.learner.verify import verify as verified
-    from distrl.telemetry.stalls import ranges
+    from distrl.text import ranges
 
     state, same = verified(settings, from_start=from_start, ranks=ranks)
     if same:

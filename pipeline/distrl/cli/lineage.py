@@ -75,7 +75,7 @@ def lineage(
 
 def _show_version(run: str, found: VersionLineage, everything: bool) -> None:
     from distrl.offline.record_text import utc_text
-    from distrl.telemetry.stalls import ranges
+    from distrl.text import ranges
 
     version = found.version
     parents = ranges(sorted(each.version for each in found.parents)) or "none"
@@ -136,7 +136,7 @@ def _show_all(trajectories: Iterable[Learned]) -> None:
 
 def _show_attempt(found: Attempt, everything: bool) -> None:
     from distrl.offline.record_text import escaped
-    from distrl.telemetry.stalls import ranges
+    from distrl.text import ranges
 
     logged = found.logged
     at, record = logged.position, logged.trajectory

@@ -25,6 +25,7 @@ from distrl.cli.common import (
     passing_bar,
     print_line,
     row,
+    run_settings,
     table,
 )
 
@@ -122,6 +123,8 @@ def replay(
         targets = [str(place) for _, place in (*wanted, *folders)]
         _show_plan(topic_range, about_bytes(settings, topic_range), targets)
         return
+    if folders:  # their screenshots are in the run's store
+        settings = run_settings(config, sets, run)
     _read_out(settings, topic_range, wanted, folders, force, as_json)
 
 

@@ -14,6 +14,7 @@ from distrl.cli.common import (
     ConfigFile,
     Sets,
     console,
+    load,
     passing_bar,
     print_line,
     row,
@@ -48,7 +49,8 @@ def ls(
     "played" are trajectories, success is that of the last 128. Sizes of topics and screenshots are estimates.
     """
     settings = with_broker(config, sets)
-    found = _overviews(settings, _names(settings))
+    is_given = "url" in load(config, sets).store.model_fields_set
+    found = _overviews(settings, _names(settings), stores_by_log=not is_given)
     if as_json:
         json.dump({"runs": [_as_json(each) for each in found]}, sys.stdout, indent=1)
         sys.stdout.write("\n")
@@ -80,7 +82,7 @@ def ls(
         if each.unreadable is not None:
             print_line(f"settings of run {each.run}: {escaped(each.unreadable)}")
     if any(each.objects is None for each in found):
-        print_line(f"objects: ? where the store {settings.store.url} does not answer (set store.url)")
+        print_line("objects: ? where the store does not answer (set store.url)")
 
 
 @app.command("show")
@@ -89,16 +91,17 @@ def show(run: RunName, config: ConfigFile = None, sets: Sets = None) -> None:
     settings = run_settings(config, sets, run)
     (found,) = _overviews(settings, [run])
     from distrl.offline.record_text import escaped, utc_text
+    from distrl.runs.recorded import TYPE
     from distrl.runs.settings import run_settings as values_of
 
     if found.settings is None:
         print_line(f"run {run} has no settings in its log yet: its learner or feeder records them when it starts")
     else:
-        defaults = values_of(Config())
         values = found.settings.values
+        defaults = values_of(_defaults(str(values.get(TYPE))))
         shown = table("setting", "value", "default")
         for path, value in sorted(values.items()):
-            other = "" if value == defaults.get(path) else json.dumps(defaults.get(path))
+            other = json.dumps(defaults[path]) if value != defaults.get(path, value) else ""
             shown.add_row(*row(escaped(path), escaped(json.dumps(value)), other))
         console.print(shown)
         shown = table("when", "role", "by", "from", "what")
@@ -145,6 +148,7 @@ def change(
     paths = [each.partition("=")[0].strip() for each in changes]
     settings = run_settings(config, [*(sets or ()), *changes], run)
     from distrl.runs.recorded import change as record
+    from distrl.runs.settings import BASE_PATH, BASE_SHA256
     from distrl.runs.settings import run_settings as values_of
 
     values = values_of(settings)
@@ -155,6 +159,8 @@ def change(
                 "belongs to a machine or a process, so the run's log does not hold it",
                 f"give it to the processes that need it: a file, a DISTRL_ variable, or --set {path}=VALUE",
             )
+    if BASE_PATH in paths:
+        paths.append(BASE_SHA256)  # which nobody can set
     record(settings, "runs set", sources(config, [*(sets or ()), *changes]), {path: values[path] for path in paths})
     print_line(f"recorded for run {run}: {', '.join(changes)}. Processes that run take it when they are started again")
 
@@ -186,7 +192,6 @@ def rm(
     except WireError as error:  # such a run can be removed all the same
         settings = with_broker(config, [*(sets or ()), f"run={run}"])
         print_line(f"settings of run {run}: {escaped(str(error))}")
-        print_line(f"its objects are looked for in {settings.store.url}")
     (found,) = _overviews(settings, [run])
     with console.status("listening for its processes"):
         at_work = heard(settings, found)
@@ -201,7 +206,7 @@ def rm(
     records, about = (sum(getattr(each, name) for each in found.topics) for name in ("records", "about_bytes"))
     parts = found.objects
     print_line(f"run {run}: {records} records in {len(found.topics)} topics, about {size(about)}")
-    print_line(f"checkpoints: {size(parts.own)}")
+    print_line(f"checkpoints: {size(parts.own)}, in {settings.store.url}")
     kept = "go too, but for those that another run names" if objects else "stay (--objects removes them)"
     print_line(f"adapters, {size(parts.adapters)}, and screenshots, about {size(parts.about_screenshots)}, {kept}")
     if not yes:
@@ -263,7 +268,7 @@ def copy(
     if part is not None:
         return
     from distrl.learner.verify import verify
-    from distrl.telemetry.stalls import ranges
+    from distrl.text import ranges
 
     state, same = verify(other)
     print_line(f"verified there: {state.u} updates, bit for bit the weights of version {ranges(same) or 'none'}")
@@ -275,8 +280,8 @@ def age(seconds: float) -> str:
     """A time span in its largest unit: 90 s is 1m."""
     for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
         if seconds >= length:
-            return f"{seconds / length:.0f}{unit}"
-    return f"{max(0.0, seconds):.0f}s"
+            return f"{int(seconds // length)}{unit}"
+    return f"{int(max(0.0, seconds))}s"
 
 
 def size(count: float) -> str:
@@ -287,21 +292,29 @@ def size(count: float) -> str:
     return f"{count:.0f} B"
 
 
+def _defaults(algorithm: str) -> Config:
+    """Those of a run with that algorithm; of A-RIDE's for one that this version does not have."""
+    from distrl.runs.recorded import defaults_with
+
+    try:
+        return defaults_with(algorithm)
+    except ConfigError:
+        return Config()
+
+
 def _names(settings: Config) -> list[str]:
     from distrl.broker.runs import run_names
 
     return run_names(settings)
 
 
-def _overviews(settings: Config, names: list[str]) -> list[RunOverview]:
+def _overviews(settings: Config, names: list[str], stores_by_log: bool = False) -> list[RunOverview]:
+    """stores_by_log: each run's objects are in the store that its log names, if any."""
     from distrl.runs.overview import overview
     from distrl.store.objects import open_store
 
-    store = open_store(settings.store)
-    with (
-        passing_bar() as progress,
-        ThreadPoolExecutor(AT_ONCE) as pool,
-    ):
+    store = None if stores_by_log else open_store(settings.store)
+    with passing_bar() as progress, ThreadPoolExecutor(AT_ONCE) as pool:
         bar = progress.add_task("looking at the runs", total=len(names))
 
         def look(run: str) -> RunOverview:

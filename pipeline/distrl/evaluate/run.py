@@ -37,7 +37,7 @@ from distrl.supervised import StoppableThread
 from distrl.telemetry.logs import about
 from distrl.telemetry.monitor import SHOWN_S, Monitor, Reporter
 from distrl.telemetry.stalls import ANSWERING
-from distrl.text import numbers_shown
+from distrl.text import ranges
 from distrl.types import DeviceHealth, Evaluation, Split, Task, Trajectory, Version
 
 log = logging.getLogger(__name__)
@@ -277,7 +277,7 @@ def named(wanted: str, versions: Sequence[Version]) -> list[Version]:
     found: dict[int, Version] = {}
     for name in (part.strip() for part in wanted.split(",")):
         if name not in by_name:
-            known = numbers_shown(version.version for version in versions)
+            known = ranges(version.version for version in versions)
             raise ConfigError(
                 "--versions", f"no version '{name}', or its updates are void", f"name first, last, or one of {known}"
             )

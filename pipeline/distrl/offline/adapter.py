@@ -11,7 +11,7 @@ from distrl.policy.adapters import OLDER_WEIGHTS, WEIGHTS, write_peft
 from distrl.policy.full_weights import holds_whole_weights
 from distrl.store.adapters import read_adapter
 from distrl.store.objects import open_store
-from distrl.text import numbers_shown
+from distrl.text import ranges
 from distrl.types import Version
 
 
@@ -48,6 +48,6 @@ def adapter_of(config: Config, number: int | None) -> tuple[Version, bytes]:
         raise ConfigError(
             "--version",
             f"run {config.run} has no version {wanted}, or its updates are void",
-            f"it has {numbers_shown(versions)}; name another, or another --run",
+            f"it has {ranges(versions) or 'none'}; name another, or another --run",
         )
     return versions[wanted], read_adapter(open_store(config.store), config.run, versions[wanted])

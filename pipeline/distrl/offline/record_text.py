@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from distrl.offline.replay import Item
-from distrl.telemetry.stalls import ranges
-from distrl.text import printable
+from distrl.text import printable, ranges
 from distrl.types import (
     Draws,
     Evaluation,

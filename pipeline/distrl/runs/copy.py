@@ -23,8 +23,8 @@ from distrl.runs.extent import LOG, extent_of
 from distrl.runs.key_set import KeySet
 from distrl.runs.mirror import Mirror
 from distrl.runs.named_objects import objects_of, read
-from distrl.runs.recorded import append, recorded
-from distrl.runs.settings import Settings, differences, learned, learning_fingerprint, run_settings
+from distrl.runs.recorded import STORE_URL, TOPIC, append, recorded
+from distrl.runs.settings import ABSENT, Settings, differences, learned, learning_fingerprint, run_settings
 from distrl.store.adapters import copy_pruned
 from distrl.store.folders import RUNS
 from distrl.store.objects import SHA256, ObjectStore
@@ -88,15 +88,22 @@ def copy(
     here = run_settings(to)
     if within is None:
         _refuse_other_learning(source, to, here)
+    here = {STORE_URL: None, **here}  # a store that no other machine can reach is not in `here`
     to_store.check()
     to = _wide_enough(to, len(retained(source, "tasks")))
     topic_admin.ensure(to)
+
+    def copied(topic: str, count: int) -> None:
+        if topic == TOPIC:  # before anything else: what is there of a copy that fails must not name the source's store
+            _record_what_differs(to, here)
+        on_topic(topic, count)
+
     with Mirror(to) as mirror, _Objects(from_store, to_store) as objects:
         if within is None:
-            records = _whole(source, to, mirror, objects, on_topic)
+            records = _whole(source, to, mirror, objects, copied)
             copy_pruned(from_store, to_store, source.run)
         else:
-            records = _part(source, mirror, objects, on_topic, within)
+            records = _part(source, mirror, objects, copied, within)
     to = _wide_enough(to, len(retained(to, "tasks")))
     _record_what_differs(to, {**here, "kafka.task_partitions": to.kafka.task_partitions})
     return Copied(records, objects.copied, objects.missing)
@@ -233,6 +240,7 @@ def _record_what_differs(to: Config, here: Settings) -> None:
     found = recorded(to)
     if found is None:
         return
-    changes = {each.path: each.here for each in differences(found.values, here) if each.path in here}
+    differ = [each for each in differences(found.values, here) if each.path in here]
+    changes = {each.path: each.here for each in differ if each.run is not ABSENT or each.here is not None}
     if changes:
         append(to, "runs copy", (), changes, is_change=True)

@@ -17,13 +17,14 @@ from distrl.broker.times import offsets_at
 from distrl.broker.topics import TOPICS
 from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
-from distrl.config import Config
+from distrl.config import Config, StoreSettings
 from distrl.errors import StoreError, WireError
 from distrl.runs.named_objects import read, screens_of
 from distrl.runs.recorded import RecordedSettings, recorded
+from distrl.runs.settings import STORE
 from distrl.store.adapters import adapters_bytes
 from distrl.store.folders import RUNS
-from distrl.store.objects import ObjectStore
+from distrl.store.objects import ObjectStore, open_store
 from distrl.telemetry.view import HEARTBEAT_STALE_MS, SUCCESS_WINDOW
 from distrl.types import Heartbeat, Outcome, Trajectory, Version
 
@@ -99,8 +100,9 @@ class RunOverview:
         return self.settings.history[0].at if self.settings is not None else None
 
 
-def overview(config: Config, store: ObjectStore) -> RunOverview:
-    """Look at `config.run`. Raises BrokerError."""
+def overview(config: Config, store: ObjectStore | None = None) -> RunOverview:
+    """Look at `config.run`. store: of its objects; None for the one that its log names, else that of `config`. Raises
+    BrokerError."""
     last = {name: _last(config, name) for name in TOPICS}
     topics = tuple(TopicUsage(name, count, _scaled(map(_size, raws), count)) for name, (count, raws) in last.items())
     trajectories, demonstrations = (
@@ -113,6 +115,8 @@ def overview(config: Config, store: ObjectStore) -> RunOverview:
     )
     versions = lineage(config) if last["versions"][0] else []
     settings, unreadable = _settings(config)
+    if store is None:
+        store = open_store(store_named(settings, config.store))
     return RunOverview(
         config.run,
         settings,
@@ -169,6 +173,13 @@ def _settings(config: Config) -> tuple[RecordedSettings | None, str | None]:
         return recorded(config), None
     except WireError as error:
         return None, str(error)
+
+
+def store_named(found: RecordedSettings | None, here: StoreSettings) -> StoreSettings:
+    """The store that the run's log names; `here` where it names none. Pure."""
+    values = {} if found is None else found.values
+    named = {name: values.get(f"store.{name}") for name in STORE}
+    return here.model_copy(update={name: each for name, each in named.items() if isinstance(each, str)})
 
 
 def _objects(run: str, store: ObjectStore, versions: Iterable[Version], shots: int) -> ObjectUsage | None:

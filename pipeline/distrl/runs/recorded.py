@@ -45,6 +45,9 @@ TOPIC = "settings"
 ALGORITHM = "algorithm."
 TYPE = "algorithm.type"
 LEARNER = "learner"
+STORE_PATHS = {f"store.{name}" for name in STORE}
+STORE_URL = "store.url"
+"""None in a record: what records before it say of the store is not so any more, and each process has its own."""
 RECORDERS = (LEARNER, "feeder", "demonstrator")
 """The roles that record the settings of a run that has none yet; the others have no right to write them."""
 
@@ -78,6 +81,8 @@ class RecordedSettings:
         values: dict[str, Any] = {}
         for record in self.history[:count]:
             values = _changed(values, {path: json.loads(text) for path, text in record.settings.items()})
+        if values.get(STORE_URL, "") is None:
+            values = {path: each for path, each in values.items() if path not in STORE_PATHS}
         return {**self.unrecorded, **values}
 
 
@@ -102,13 +107,13 @@ def _changed(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
 def _settings_of(kind: str) -> Mapping[str, Any] | None:
     """The settings of that algorithm, by path; None for one that this version does not have."""
     try:
-        return {path: each for path, each in _with(kind).shared().items() if path.startswith(ALGORITHM)}
+        return {path: each for path, each in defaults_with(kind).shared().items() if path.startswith(ALGORITHM)}
     except ConfigError:
         return None
 
 
-def _with(kind: str) -> Config:
-    """Settings with that algorithm. Raises ConfigError for one that this version does not have."""
+def defaults_with(kind: str) -> Config:
+    """The defaults with that algorithm. Raises ConfigError for one that this version does not have."""
     return load(sets=[f"{TYPE}={kind}"], environ={})
 
 
@@ -132,7 +137,7 @@ def completed(found: RecordedSettings, here: Config) -> RecordedSettings:
     values = found.values
     if (kind := values.get(TYPE, here.algorithm.type)) != here.algorithm.type:
         with suppress(ConfigError):  # an algorithm that this version does not have is refused when it is loaded
-            here = here.model_copy(update={"algorithm": _with(kind).algorithm})
+            here = here.model_copy(update={"algorithm": defaults_with(kind).algorithm})
     missing = {path: value for path, value in before_values(here).items() if path not in values}
     return replace(found, unrecorded=missing)
 
@@ -146,7 +151,7 @@ def base_tree(found: RecordedSettings, here: Config) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     values = found.values
     same_algorithm = values.get(TYPE) == here.algorithm.type
-    ours = {*here.shared(), *(f"store.{name}" for name in STORE)}
+    ours = {*here.shared(), *STORE_PATHS}
     for path, value in values.items():
         section, *names = path.split(".")
         if path in NOT_SETTINGS or section not in known:

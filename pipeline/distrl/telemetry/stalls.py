@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from distrl.text import printable
+from distrl.text import printable, ranges
 from distrl.types import Heartbeat
 
 STALLED_S = 60.0
@@ -106,14 +106,3 @@ def limits(
             "`distrl topics ensure --alter`, or give fewer workers more phones each",
         ),
     ]
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Ascending numbers as ranges: 0-2, 5."""
-    found: list[list[int]] = []
-    for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from distrl.errors import ConfigError
 from distrl.trackers.protocol import Point, TrackedRun
 
 POINTS: Final = "points.jsonl"
@@ -15,7 +16,10 @@ SETTINGS: Final = "settings.json"
 
 
 class Files:
-    """One line each: {"axis", "step", "at", "source", and the figures by their names}."""
+    """One line each: {"axis", "step", "at", "source", and the figures by their names}.
+
+    `start` raises ConfigError where lines that were written are gone.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -27,7 +31,14 @@ class Files:
         path = self._folder / POINTS
         path.touch()
         with path.open("r+b") as out:
-            out.truncate(sum(len(line) for line, _ in zip(out, range(logged), strict=False)))
+            kept = [len(line) for line, _ in zip(out, range(logged), strict=False)]
+            if len(kept) < logged:
+                raise ConfigError(
+                    "--out",
+                    f"{path} has {len(kept)} lines, and {logged} points were logged before",
+                    "put the file back, or name another --out to log all of them again",
+                )
+            out.truncate(sum(kept))
         self._out = path.open("ab")
 
     def log(self, points: Sequence[Point]) -> None:

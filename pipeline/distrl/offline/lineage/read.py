@@ -23,7 +23,7 @@ from distrl.policy.protocol import Tokenizer
 from distrl.policy.registry import tokenizer_of
 from distrl.runs.recorded import refuse_other_settings
 from distrl.store.objects import ObjectStore, open_store
-from distrl.text import numbers_shown
+from distrl.text import ranges
 from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Outcome, Trajectory, Version
 
 Images = Callable[[Trajectory], bool]
@@ -44,7 +44,7 @@ def behind_version(config: Config, number: int, check_screens: bool = False) -> 
     run = read_run(config)
     wanted = next((version for version in run.versions if version.version == number), None)
     if wanted is None:
-        known = numbers_shown(version.version for version in run.versions)
+        known = ranges(version.version for version in run.versions) or "none"
         raise ConfigError(
             f"version {number}",
             f"is no version of run {config.run}, or its updates are void; the run has {known}",

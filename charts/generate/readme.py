@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,11 +41,19 @@ def described(values: str) -> Iterator[Value]:
     """The values that have a comment of their own, or no further keys, in order."""
     path: list[tuple[int, str]] = []
     comment: list[str] = []
+    item = math.inf  # how far the items of a list are indented, whose keys are no values of their own
     for line in values.splitlines():
-        if line.lstrip().startswith("#"):
+        indent = len(line) - len(line.lstrip())
+        if line.lstrip().startswith("- "):
+            if item == math.inf:
+                yield Value(".".join(name for _, name in path), "", "a list")
+            item = indent
+        elif line.strip() and indent > item:
+            continue
+        elif line.lstrip().startswith("#"):
             comment.append(line.strip().removeprefix("#").strip())
         elif found := KEY.match(line):
-            indent = len(found["indent"])
+            item = math.inf
             path = [each for each in path if each[0] < indent]
             path.append((indent, found["name"]))
             default = found["value"] or ""

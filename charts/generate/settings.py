@@ -16,6 +16,7 @@ OF_THE_CHART = {
     "worker": ("name",),
     "evaluate": ("name",),
     "learner": ("ranks",),
+    "phones": ("count", "evaluation_count", "base_port"),
 }
 """Settings that the chart decides; all of a section where none is named. values.config refuses them."""
 
@@ -32,12 +33,14 @@ def schema() -> dict[str, Any]:
     """JSON schema of values.config, with its $defs: what the program takes, less what the chart decides and secrets."""
     whole = Config.model_json_schema()
     for name, section in _sections(whole):
-        properties = section["properties"]
-        removed = OF_THE_CHART.get(name)
+        properties, removed = section["properties"], OF_THE_CHART.get(name)
         if removed == ():
             del whole["properties"][name]
-        for key in [key for key in properties if key in (removed or ()) or _secret(properties[key])]:
+        for key in removed or ():
             del properties[key]
+    for each in whole["$defs"].values():  # sections of sections, too
+        for key in [key for key, setting in each.get("properties", {}).items() if _secret(setting)]:
+            del each["properties"][key]
     whole["$defs"]["KafkaSettings"]["properties"]["client"] = {
         "type": "object",
         "description": "further settings of librdkafka; secrets as variables from a Secret, in `env` of a role",

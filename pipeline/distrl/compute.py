@@ -175,16 +175,20 @@ class Compute:
     ) -> tuple[Sequence[Tensor | None], Mapping[str, Tensor]]:
         """Of one pass. Where memory is not enough, it is repeated from the same random state with less."""
         drawn = _random_state()
+
+        def once() -> tuple[Sequence[Tensor | None], Mapping[str, Tensor]]:
+            made = part(piece)
+            share = made.loss * ((piece.stop - piece.start) / rows)
+            return torch.autograd.grad(share, parameters, allow_unused=True), made.rows
+
         while True:
             try:
-                made = part(piece)
-                share = made.loss * ((piece.stop - piece.start) / rows)
-                return torch.autograd.grad(share, parameters, allow_unused=True), made.rows
+                return once()
             except RuntimeError as error:
                 if not is_out_of_memory(error) or not self._save_memory():
                     raise
                 what = first_line(error)
-            # past the except block: the error holds what the failed pass has made
+            # past the except block: the error holds the frame of `once`, and so what the failed pass has made
             LOG.warning(
                 "memory is not enough for a pass of %d rows (%s); it is repeated, as all later ones, with "
                 "learner.gradient_checkpointing, which changes no bit",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import io
+from typing import Any, cast
 
 import pytest
-from distrl.appagent.agent import on_elements, on_grid, unanswered
+from distrl.appagent.agent import Agent, on_elements, on_grid, unanswered
 from distrl.appagent.answer import DIRECTIONS, DISTANCES, ActionCall, UnreadError
 from distrl.appagent.elements import NumberedElement
+from distrl.appagent.explore import Exploring, Notebook
 from distrl.appagent.grid import PLACES, Grid
 from distrl.appagent.tags import LEAST_WIDTH, gridded, size_of, tagged
 from distrl.chat.endpoint import NoAnswerError, NoTurnError
 from distrl.policy.actions import parse, to_text
-from distrl.types import TAP_DISTANCE, Action, ActionKind, Point
+from distrl.types import TAP_DISTANCE, Action, ActionKind, HeldBack, Point
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -126,3 +128,19 @@ def test_the_grid_is_drawn() -> None:
 def test_a_question_that_finds_no_turn_asks_for_a_higher_rate_and_one_that_finds_no_answer_for_a_lower() -> None:
     assert "raise appagent.requests_per_minute" in unanswered(NoTurnError("its turn")).hint
     assert "lower appagent.requests_per_minute" in unanswered(NoAnswerError("429")).hint
+
+
+@pytest.mark.parametrize("why", [each for each in HeldBack if each is not HeldBack.NO])
+def test_of_a_touch_that_was_held_back_nothing_is_noted(why: HeldBack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The screen after it is where the phone was brought back to."""
+    asked: list[object] = []
+    exploring = Exploring(cast(Agent, None), lambda: None, Notebook({}, lambda notes: None))
+    monkeypatch.setattr(exploring, "_seen", lambda *about: asked.append(about))
+    monkeypatch.setattr(exploring._attempt, "look", lambda png, without: None)
+    monkeypatch.setattr(exploring._attempt, "act_on", lambda task, png, screen: (Action(ActionKind.BACK), None))
+    for held_back in (False, True):
+        exploring._tried = cast(Any, object())
+        if held_back:
+            exploring.held_back(why)
+        exploring.act("a task", b"")
+    assert len(asked) == 1

@@ -95,6 +95,16 @@ def test_a_pause_beyond_the_deadline_is_not_waited_for() -> None:
     assert len(server.requests) == 1
 
 
+def test_who_asks_may_wait_out_the_endpoints_pauses_and_they_are_not_counted() -> None:
+    clock, slow = Clock(), body(b"", 429, {"Retry-After": "60"})
+    with serving(slow, slow, verdict("success")) as server:
+        endpoint(server.url, clock, timeout_s=60).ask(BODY, pauses_s=120.0)
+    assert clock.slept.count(60.0) == 2
+    with serving(slow, slow, verdict("success")) as server, pytest.raises(NoAnswerError, match="429"):
+        endpoint(server.url, clock, timeout_s=60).ask(BODY, pauses_s=119.0)
+    assert len(server.requests) == 2
+
+
 def test_who_asks_may_have_less_time_than_the_endpoint_is_given() -> None:
     clock = Clock()
     with serving(body(b"", 429, {"Retry-After": "7"})) as server, pytest.raises(NoAnswerError, match="within 5 s"):

@@ -215,6 +215,11 @@ def test_the_owner_of_a_window_is_the_one_that_android_lists(window: str, packag
     assert owner_of(window, WINDOWS) == package
 
 
+def test_a_title_that_forges_an_owner_gives_none() -> None:
+    forged = "    mOwnerUid=1 showForAllUsers=false package=com.allowed appop=NONE"
+    assert owner_of("a1", WINDOWS.replace("Menü}:", f"x\n{forged}\n}}:")) == SYSTEM_UI
+
+
 def test_a_window_is_the_system_s_where_a_phone_lists_none() -> None:
     assert owner_of("a1", "Can't find service: window\n") == SYSTEM_UI
 

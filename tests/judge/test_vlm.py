@@ -56,6 +56,23 @@ def test_an_answer_that_is_no_verdict_is_kept_as_none(store: ObjectStore) -> Non
         assert len(server.requests) == 1, "the model has said what it says"
 
 
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"message": {"content": None, "reasoning_content": "First I look at"}, "finish_reason": "length"},
+        {"message": {"content": '{"outcome": "success", "rea'}, "finish_reason": "length"},
+        {"message": {"content": None, "reasoning_content": "It is done."}, "finish_reason": "stop"},
+        {"message": {"content": ""}, "finish_reason": "stop"},
+    ],
+)
+def test_an_answer_that_a_limit_has_cut_off_or_that_says_nothing_is_not_kept(
+    store: ObjectStore, choice: dict[str, object]
+) -> None:
+    with serving(body(json.dumps({"choices": [choice]}).encode()), verdict("success")) as server:
+        assert judge(server.url, store).judge(QUESTION).outcome is Outcome.UNKNOWN
+        assert judge(server.url, store).judge(QUESTION).outcome is Outcome.SUCCESS
+
+
 def test_no_answer_is_unknown_and_is_asked_for_again_next_time(store: ObjectStore) -> None:
     with serving(body(b"", 429, {"Retry-After": "60"}), verdict("failure")) as server:
         assert judge(server.url, store).judge(QUESTION).outcome is Outcome.UNKNOWN

@@ -6,10 +6,11 @@ import json
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -126,6 +127,39 @@ def test_a_pass_without_memory_is_repeated_with_less_and_the_same_bits(world: Wo
     starved.context.score = starving  # type: ignore[method-assign]
     assert run(starved, world).digests() == whole.digests()
     assert len(failed) == 1, "later passes go on with less"
+
+
+def test_a_pass_that_lacks_memory_for_its_gradient_holds_nothing_while_it_is_repeated(world: World) -> None:
+    """What the failed pass keeps for its gradient may be what it lacked."""
+    held: list[int] = []
+
+    class Starved(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            if len(held) == 1:
+                torch.empty(BEYOND)
+            return gradient
+
+    class Kept:
+        pass
+
+    kept: weakref.WeakSet[Kept] = weakref.WeakSet()
+    weight = nn.Parameter(torch.ones(3))
+
+    def part(piece: slice) -> ShardResult:
+        held.append(len(kept))
+        loss, its = cast(torch.Tensor, Starved.apply(weight)).sum(), Kept()
+        kept.add(its)
+        loss.grad_fn.metadata["its"] = its  # type: ignore[union-attr]
+        return ShardResult(loss, {})
+
+    gradients, _ = Compute(world[0](), lambda: len(held) == 1)._pass([weight], 1, slice(0, 1), part)
+    assert held == [0, 0]
+    assert torch.equal(cast(torch.Tensor, gradients[0]), torch.ones(3))
 
 
 def test_where_nothing_can_be_saved_the_error_names_the_setting_and_a_number(world: World) -> None:

@@ -124,11 +124,21 @@ def test_a_cache_that_cannot_be_written_is_refused(hub: Hub, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "text", ["/models/a@b", "a@b", "a/b", "a/b/c@main", "../b@main", "a/b@", "a/b@-x", "a/b@é", "a b/c@d"]
+    "text", ["/models/a@b", "a@b", "a/b/c@main", "../b@main", "a/b@", "a/b@-x", "a/b@é", "a b/c@d"]
 )
 def test_other_texts_are_directories(text: str) -> None:
     assert NAME.fullmatch(text) is None
     assert located(Path(text)) == Path(text)
+
+
+def test_a_name_without_a_revision_is_no_directory_and_says_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PolicyError, match=r"(?s)is no directory here, and names no revision.*Qwen/Qwen2.5-VL@main"):
+        located(Path("Qwen/Qwen2.5-VL"))
+    (tmp_path / "models" / "own").mkdir(parents=True)
+    assert located(Path("models/own")) == Path("models/own")
 
 
 def test_a_directory_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 from datetime import timedelta
 
 import pytest
+from distrl.ranks.group import reason
 from distrl.ranks.place import LOOPBACK
 from torch._C._distributed_c10d import TCPStore
 
@@ -20,6 +21,23 @@ print(ranks.gather(os.getpid()), flush=True)
 os._exit(1)  # as a killed rank: nothing is taken back from the store
 """
 END_S = 120.0
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Connection closed by peer\nframe #0: c10::Error", "Connection closed by peer"),
+        (
+            "NCCL error in: NCCLUtils.cpp:94, invalid usage, NCCL version 2.27.3\nncclInvalidUsage: This usually …\n"
+            "Last error:\nDuplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000\nframe #0: c10::Error",
+            "NCCL error in: NCCLUtils.cpp:94, invalid usage, NCCL version 2.27.3: Duplicate GPU detected : rank 0 and "
+            "rank 1 both on CUDA device 1000",
+        ),
+        ("", ""),
+    ],
+)
+def test_of_what_torch_says_the_reason_is_kept(text: str, shown: str) -> None:
+    assert reason(text) == shown
 
 
 def start(rank: int, attempt: int, port: int) -> subprocess.Popen[str]:

@@ -22,12 +22,15 @@ from distrl.chat.answer import Message
 from distrl.chat.endpoint import Endpoint, NoAnswerError, NoTurnError, QuestionRefusedError
 from distrl.config import AppAgentSettings
 from distrl.errors import ChatError
-from distrl.types import Action, ActionKind, Point
+from distrl.types import Action, ActionKind, HeldBack, Point
 
 log = logging.getLogger(__name__)
 
 SILENT: Final = 5
 """This many questions in a row without an answer, each retried until its deadline, end the command."""
+PAUSES_S: Final = 600.0
+"""Most seconds for which a question waits where the endpoint asks for pauses, beside its deadline: an episode that is
+interrupted in them would be followed by others that are."""
 REFUSED: Final = "the phone cannot do that: most type the printable characters of ASCII alone"
 NOT_TAKEN: Final = "the endpoint does not take the question"
 UNITS: Final[Mapping[str, float]] = {"short": 0.15, "medium": 0.25, "long": 0.35}
@@ -63,7 +66,7 @@ class Agent:
         if self._failure is not None:
             raise self._failure
         try:
-            message = self._endpoint.ask(body)
+            message = self._endpoint.ask(body, pauses_s=PAUSES_S)
         except QuestionRefusedError as error:
             log.warning("a question counts as answered with no action: %s", error.what)
             raise UnreadError(NOT_TAKEN, NOT_TAKEN) from None  # records need not contain the endpoint's address
@@ -106,9 +109,10 @@ class AgentEpisode:
         self._dump = dump
         self.past = prompt.Past()
 
-    def refused(self) -> None:
-        """The phone could not do the last action; the next prompt reports it."""
-        self.past = prompt.Past(self.past.summary, REFUSED)
+    def held_back(self, why: HeldBack) -> None:
+        """The last action was not done, or undone; where the phone cannot do it, the next prompt reports that."""
+        if why is HeldBack.REFUSED:
+            self.past = prompt.Past(self.past.summary, REFUSED)
 
     def act(self, task: str, png: bytes) -> Action:
         """The action for one screen. Raises ChatError if the model does not answer, DeviceError from `dump`."""

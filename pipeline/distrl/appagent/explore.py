@@ -13,7 +13,7 @@ from distrl.appagent.agent import Agent, AgentEpisode, Dump
 from distrl.appagent.answer import ActionCall, ActionEffect, Reflection, UnreadError
 from distrl.appagent.elements import ElementTree, NumberedElement
 from distrl.appagent.notes import Notes, with_note
-from distrl.types import Action, ActionKind
+from distrl.types import Action, ActionKind, HeldBack
 
 
 class Notebook:
@@ -74,8 +74,10 @@ class Exploring:
         self._useless: set[str] = set()
         self._tried: _Tried | None = None
 
-    def refused(self) -> None:
-        self._attempt.refused()
+    def held_back(self, why: HeldBack) -> None:
+        """The screen that follows does not show what the touch does: it teaches nothing."""
+        self._attempt.held_back(why)
+        self._tried = None
 
     def act(self, task: str, png: bytes) -> Action:
         """The action for one screen, after noting the effect of the last one. Raises as `Attempt.act`."""

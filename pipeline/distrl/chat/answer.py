@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFun
 MOST_TOKENS: Final = 10**9
 """Most tokens of one answer; a larger number is not counted."""
 FILTERED: Final = "content_filter"
+CUT: Final = "length"
 
 
 def _else(default: object) -> WrapValidator:
@@ -41,6 +42,13 @@ class Message(_Read):
 
     content: Any = None
     refusal: Any = None
+    is_cut: Annotated[bool, _else(False)] = False
+    """It was ended by a limit of tokens."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the model has said what it says: asked again, it would say so again."""
+        return not self.is_cut and bool(self.content or self.refusal)
 
 
 class ChatChoice(_Read):
@@ -56,6 +64,8 @@ class Completion(_Read):
     def message(self) -> Message:
         """The first choice's message; one ended by the endpoint's content filter is a refusal."""
         first = self.choices[0]
+        if first.finish_reason == CUT:
+            return first.message.model_copy(update={"is_cut": True})
         if first.finish_reason != FILTERED or first.message.refusal:
             return first.message
         return first.message.model_copy(update={"refusal": "the endpoint's content filter"})

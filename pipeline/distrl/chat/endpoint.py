@@ -100,9 +100,9 @@ class Endpoint:
         """`body` as it is sent, with the temperature of the settings."""
         return {**body, **temperature(self._settings.temperature)}
 
-    def ask(self, body: Mapping[str, Any], within_s: float = math.inf) -> Message:
+    def ask(self, body: Mapping[str, Any], within_s: float = math.inf, pauses_s: float = 0.0) -> Message:
         """The message of the answer to `request(body)`. within_s: the deadline of this question, if less than
-        timeout_s.
+        timeout_s. pauses_s: the most by which pauses that the endpoint asks for (Retry-After) put it off.
 
         Raises NoAnswerError after that, ChatError for permanent failures.
         """
@@ -111,8 +111,14 @@ class Endpoint:
         deadline = self._clock() + within_s
 
         def attempt() -> Message:
+            nonlocal deadline, pauses_s
             self._sleep_for(self._turn(deadline))
-            return self._message(self._post(body, deadline))
+            try:
+                return self._message(self._post(body, deadline))
+            except _TryAgainError as error:
+                if error.pause_s is not None and error.pause_s <= pauses_s:
+                    deadline, pauses_s = deadline + error.pause_s, pauses_s - error.pause_s
+                raise
 
         def give_up(state: RetryCallState) -> Message:
             raise NoAnswerError(f"not within {within_s:.3g} s; the last reason was {_failure(state)}")

@@ -76,10 +76,11 @@ def front_window(dump: str) -> FrontWindow | None:
 
 def owner_of(window: str, dump: str) -> str:
     """The package that the window of this id belongs to, by `dumpsys window windows`: SYSTEM_UI for those of the system
-    and for one whose owner is not named, "" where the window has gone meanwhile."""
+    and for one whose owner is not named or whose title, which may hold lines, names another; "" where the window has
+    gone meanwhile."""
     _, *listed = _BLOCK.split(dump)
     block = next((each for each in listed if each.startswith(f"Window{{{window} ")), None)
     if listed and block is None:
         return ""
-    owners = [found.group(1) for line in (block or "").splitlines() if (found := _OWNER.match(line))]
-    return owners[0] if owners and owners[0] != ANDROID else SYSTEM_UI
+    owners = {found.group(1) for line in (block or "").splitlines() if (found := _OWNER.match(line))}
+    return owners.pop() if len(owners) == 1 and ANDROID not in owners else SYSTEM_UI

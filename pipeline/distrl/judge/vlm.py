@@ -97,8 +97,10 @@ class VlmJudge:
         known = self._known(form, key)
         if known is not None:
             return known
-        verdict = form.read(self._endpoint.ask(body, within_s))
-        self._put_cached(key, form.to_json(verdict))
+        message = self._endpoint.ask(body, within_s)
+        verdict = form.read(message)
+        if message.is_whole:
+            self._put_cached(key, form.to_json(verdict))
         return verdict
 
     def _known(self, form: Form[V], key: str) -> V | None:

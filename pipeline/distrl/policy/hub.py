@@ -25,6 +25,8 @@ from distrl.text import first_line
 LOG = logging.getLogger("distrl.policy.hub")
 
 NAME: Final = re.compile(r"(?P<model>\w[\w.-]*/\w[\w.-]*)@(?P<revision>\w[\w./-]*)", re.ASCII)
+UNPINNED: Final = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
+"""A name without its revision, or a directory that is not there."""
 ELSEWHERE: Final = "or download it elsewhere (`hf download`) and name the directory in policy.base_model"
 OFFLINE: Final = "HF_HUB_OFFLINE"
 """The variable that keeps the library from every request, unless it is 0."""
@@ -45,9 +47,16 @@ def offline_by_default(environ: MutableMapping[str, str]) -> None:
 
 def located(base_model: Path) -> Path:
     """The directory of a base model: itself, or where the files lie that it names on a hub. Raises PolicyError."""
-    if base_model.exists() or NAME.fullmatch(str(base_model)) is None:
+    name = str(base_model)
+    if base_model.exists():
         return base_model
-    return downloaded(str(base_model))
+    if UNPINNED.fullmatch(name):
+        raise PolicyError(
+            f"policy.base_model={name}",
+            "is no directory here, and names no revision on a hub",
+            f"name one, as a branch or a commit: {name}@main; or the path of a directory",
+        )
+    return base_model if NAME.fullmatch(name) is None else downloaded(name)
 
 
 @lru_cache(maxsize=8)

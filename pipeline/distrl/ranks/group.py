@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import pairwise
 from queue import Empty, SimpleQueue
 from socket import socket
 from typing import Any, Final, TypeVar
@@ -98,12 +99,19 @@ class Ranks:
     def _answered(self) -> Iterator[None]:
         try:
             yield
-        except RuntimeError as error:  # also torch's DistError; the rest of its text is a stack trace
+        except RuntimeError as error:  # also torch's DistError
             raise RankError(
                 f"rank {self.rank} of {self.world}",
-                f"another rank has ended or does not answer ({str(error).splitlines()[0]})",
+                f"another rank has ended or does not answer ({reason(str(error))})",
                 AGAIN,
             ) from None
+
+
+def reason(text: str) -> str:
+    """Of what torch says of a failed collective: the first line, and NCCL's last error; the rest is a stack trace."""
+    first, *more = text.splitlines() or [""]
+    last = next((why for mark, why in pairwise(more) if mark.strip() == "Last error:"), "")
+    return f"{first}: {last.strip()}" if last else first
 
 
 ALONE: Final = Ranks()

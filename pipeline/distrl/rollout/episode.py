@@ -45,8 +45,8 @@ class Observation:
     """The phone's own state where it offers one. Only scripts read it."""
     earlier: tuple[bytes, ...] = ()
     """The screens before it, oldest first: `Decider.earlier_screens` of them, or as many as there were."""
-    refused: bool = False
-    """The phone could not do the previous action. Only prompted models use it: the policy reads screen and prompt."""
+    held_back: HeldBack = HeldBack.NO
+    """The previous action. Only prompted models use it: the policy reads screen and prompt."""
 
     def screen(self) -> ScreenSize:
         """The size of the screenshot. Raises PolicyError where it is no PNG."""
@@ -241,7 +241,6 @@ class Playing:
         screenshot = self._episode.keep(seen.png)
         publish_s = watch.lap()
         previous = tuple(step.action for step in self.steps)
-        refused = bool(self.steps) and self.steps[-1].held_back is HeldBack.REFUSED
         chosen = decider.decide(
             Observation(
                 self.task,
@@ -251,7 +250,7 @@ class Playing:
                 previous,
                 phone.truth,
                 tuple(self._earlier),
-                refused,
+                self.steps[-1].held_back if self.steps else HeldBack.NO,
             )
         )
         self._earlier = deque((*self._earlier, seen.png), maxlen=decider.earlier_screens)

@@ -14,15 +14,15 @@ from distrl.chat.endpoint import Endpoint, NoAnswerError
 from distrl.config import Config
 from distrl.policy.actions import to_text
 from distrl.rollout.episode import Decision, Observation, Phone
-from distrl.types import PROMPTED, Action
+from distrl.types import PROMPTED, Action, HeldBack
 
 
 class Acting(Protocol):
     """One episode of an agent."""
 
     def act(self, task: str, png: bytes) -> Action: ...
-    def refused(self) -> None:
-        """Note that the phone could not do the previous action."""
+    def held_back(self, why: HeldBack) -> None:
+        """Note that the previous action was not done, or undone."""
 
 
 class Prompted:
@@ -41,8 +41,8 @@ class Prompted:
     def decide(self, observation: Observation) -> Decision:
         """Raises ChatError where the model does not answer, DeviceError where the phone fails."""
         began = self._ticks()
-        if observation.refused:
-            self._acting.refused()
+        if observation.held_back is not HeldBack.NO:
+            self._acting.held_back(observation.held_back)
         action = self._acting.act(observation.task.instruction, observation.png)
         return Decision(action, to_text(action), (), (), 0.0, PROMPTED, self._sha256, self._ticks() - began)
 

@@ -77,6 +77,13 @@ def test_a_model_without_a_chat_template_is_refused(directory: Path) -> None:
     assert "follow instructions" in error.hint
 
 
+def test_a_model_may_have_other_templates_beside_its_own(directory: Path) -> None:
+    before = policy_of(settings(directory)).tokenizer.encode_prompt("open it", [], SCREEN)
+    (directory / "additional_chat_templates").mkdir()
+    (directory / "additional_chat_templates" / "tool_use.jinja").write_text("{{ tools }}")
+    assert policy_of(settings(directory)).tokenizer.encode_prompt("open it", [], SCREEN) == before
+
+
 def test_too_few_tokens_for_an_action_are_refused_before_anything_is_written_with_them(directory: Path) -> None:
     """Each answer would be cut off, and be INVALID."""
     with pytest.raises(PolicyError, match=r"cannot write the action tap .* takes \d+ tokens") as error:

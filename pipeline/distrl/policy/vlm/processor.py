@@ -97,6 +97,8 @@ class Processor:
             )
         self._tokenizer: Any = self._processor.tokenizer
         own = self._processor.chat_template or self._tokenizer.chat_template
+        if isinstance(own, dict):  # a model may have others beside it, as for tools
+            own = own.get("default")
         if template is None and own is None:
             raise PolicyError(
                 self._where,

@@ -9,6 +9,7 @@ again.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -64,6 +65,9 @@ class _Loaded:
     answering: int = 0
     restored: int = 0
     """How often it was loaded again after the server had lost it."""
+    failed_at: float = -math.inf
+    """When loading it again last failed; failure: why."""
+    failure: ServerError | None = None
 
     @property
     def name(self) -> str:
@@ -218,17 +222,28 @@ class ServedPolicy:
         try:
             written = self._server.write(body)
         except AdapterLostError:
+            asked = self._ticks()
             with self._restoring:
+                if (failure := used.failure) is not None and used.failed_at >= asked:
+                    # of another actor's try; one of each actor's own would keep the next one waiting
+                    raise type(failure)(failure.where, failure.what, failure.hint) from None
                 if used.restored == restored:  # else another actor has loaded it meanwhile
                     log.warning("the server has lost %s: it is loaded again", used.name)
-                    self._load(used.name)
-                    used.restored += 1
+                    self._restore(used)
             written = self._server.write(body)
         try:
             return self._form.sampled(used.name, question, written)
         except PolicyError as error:
             log.error("an answer to %s is refused: %s", used.name, error.what)
             raise RefusedError(error.where, error.what, error.hint) from None
+
+    def _restore(self, used: _Loaded) -> None:
+        try:
+            self._load(used.name)
+        except ServerError as error:
+            used.failed_at, used.failure = self._ticks(), error
+            raise
+        used.restored += 1
 
     def _load(self, name: str) -> None:
         """See that the server has the files of `name` under that name, and that it answers as it must."""

@@ -269,6 +269,16 @@ def test_a_line_of_a_file_that_a_kill_cut_is_written_again(tmp_path: Path) -> No
     assert (tmp_path / "points.jsonl").read_bytes() == whole
 
 
+def test_a_file_that_has_lost_points_is_not_gone_on_with(tmp_path: Path) -> None:
+    tracker = made("files", tmp_path)
+    tracker.start(RUN, 0)
+    tracker.log(all_points())
+    tracker.finish()
+    (tmp_path / "points.jsonl").unlink()
+    with pytest.raises(ConfigError, match=rf"has 0 lines, and {len(all_points())} points were logged before"):
+        made("files", tmp_path).start(RUN, len(all_points()))
+
+
 def test_a_library_that_is_missing_is_named_with_what_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

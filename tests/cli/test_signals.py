@@ -72,3 +72,15 @@ def test_a_second_signal_ends_a_role_that_may_wait_where_it_does_not_look() -> N
 def test_a_signal_that_falls_into_a_wait_for_it_stops_the_role() -> None:
     done = subprocess.run([sys.executable, "-c", IN_THE_MIDST_OF_A_WAIT], timeout=60, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_terminal_that_is_closed_does_not_end_what_runs_under_nohup() -> None:
+    program = (
+        "import os, signal\nfrom distrl.cli.common import ended_as_interrupted\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\nended_as_interrupted()\n"
+        "os.kill(os.getpid(), signal.SIGHUP)\nprint('goes on')\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\nprint('too far')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "goes on\n"
+    assert "KeyboardInterrupt" in done.stderr

@@ -236,3 +236,52 @@ def test_only_the_latest_keys_are_remembered() -> None:
     known.forget("a")
     known.forget("never there")
     assert not known.has("a")
+
+
+class HalfTaken(BaseHTTPRequestHandler):
+    """Takes the parts of an upload, and answers its end with 200 and an error, as S3 may."""
+
+    refuses: Any
+    """Called for each end of an upload."""
+
+    def _answer(self, content: bytes = b"") -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(200)
+        self.send_header("ETag", '"0"')
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def do_PUT(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        if "uploadId=" not in self.path:
+            space = "http://s3.amazonaws.com/doc/2006-03-01/"
+            self._answer(
+                f'<InitiateMultipartUploadResult xmlns="{space}"><Bucket>objects</Bucket><Key>k</Key>'
+                "<UploadId>1</UploadId></InitiateMultipartUploadResult>".encode()
+            )
+            return
+        type(self).refuses()
+        self._answer(b"<Error><Code>InternalError</Code><Message>try again</Message></Error>")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_an_upload_in_parts_whose_end_is_answered_with_an_error_counts_as_none() -> None:
+    ends: list[None] = []
+    handler = type("Handler", (HalfTaken,), {"refuses": staticmethod(lambda: ends.append(None))})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            store, large = s3(server.server_address[1], timeout_s=5.0, region="us-east-1"), bytes(6 << 20)
+            for asked in (1, 2):  # the second time, too, it is not taken for stored
+                with pytest.raises(StoreError, match=r"has not taken object .* 200 with an error"):
+                    store.put_named("a/key", large)
+                assert len(ends) == asked
+        finally:
+            server.shutdown()
+            thread.join()

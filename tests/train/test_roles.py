@@ -10,12 +10,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 from distrl.clock import Clock
 from distrl.config import Config, load
 from distrl.errors import StackError
-from distrl.stack import ports
+from distrl.stack import ports, processes
 from distrl.stack.processes import find_all, stop_all
 from distrl.train.restarts import PAUSES_S, SOON_S
 from distrl.train.roles import Roles, is_second, running, write_settings
@@ -134,6 +135,41 @@ def test_a_role_is_started_with_the_settings_and_what_is_set_for_it_alone(config
         assert not roles.finished("fleet")
         assert yaml.safe_load((folder / "settings.yaml").read_text())["phones"]["base_port"] == config.phones.base_port
     assert find_all(folder) == []
+
+
+def test_a_role_goes_by_the_settings_and_not_by_variables_over_which_others_have_won(
+    config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DISTRL_PHONES__COUNT", "many")
+    monkeypatch.setenv("OTHER_VARIABLE", "stays")
+    with running(config, folder) as roles:
+        roles.start("fleet", PHONES)
+        until(lambda: serves(folder, "fleet"))
+        (child,) = find_all(folder)
+        assert psutil.Process(child.pid).environ()["OTHER_VARIABLE"] == "stays"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_role_that_is_being_started_when_a_signal_comes_is_stopped_too(
+    config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """Between its start and the note of its pid nobody would find it."""
+    birth_of = processes.birth_of
+
+    def interrupted(pid: int) -> float:
+        monkeypatch.setattr(processes, "birth_of", birth_of)  # once
+        signal.raise_signal(number)
+        return birth_of(pid)
+
+    monkeypatch.setattr(processes, "birth_of", interrupted)
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), running(config, folder) as roles:
+            roles.start("fleet", PHONES)
+    finally:
+        signal.signal(number, before)
+    assert find_all(folder) == []
+    assert not [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
 
 
 def test_a_role_that_died_is_reported_with_its_log_and_the_end_of_it(config: Config, folder: Path) -> None:

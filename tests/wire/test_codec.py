@@ -11,6 +11,7 @@ from typing import Any
 
 import avro.io
 import avro.schema
+import factories
 import pytest
 from distrl.errors import WireError
 from distrl.types import Heartbeat, Record, Task, Trajectory
@@ -221,3 +222,14 @@ def test_altered_payloads_are_refused_or_read_exactly(case: tuple[type[Record], 
 def test_any_bytes_are_refused_or_read_exactly(kind: type[Record], data: bytes, with_header: bool) -> None:
     header = catalogue().newest[kind.__name__.lower()].header if with_header else b""
     assert_refused_or_exact(header + data, kind)
+
+
+def test_a_text_that_claims_more_bytes_than_an_index_can_count_is_refused() -> None:
+    """A number that follows it would be read from beyond every index."""
+    text = "a text that is nowhere else"
+    made = factories.trajectory(factories.task("a"), [factories.step(action_text=text)])
+    whole = encode(made)
+    at = whole.index(text.encode())
+    claimed = whole[: at - len(varint(len(text)))] + varint(2**63 - 1) + text.encode()
+    with pytest.raises(WireError, match="the payload ends early"):
+        decode(claimed, Trajectory)

@@ -9,6 +9,12 @@
 {{- if ne (len $kinds) 1 -}}
 {{- fail (printf "%s.phones: needs exactly one of addresses, emulators and simulated; it has %s" .where (join " and " $kinds | default "none")) -}}
 {{- end -}}
+{{- range $address := (default dict $.phones).addresses -}}
+{{- $ports := regexFind "[0-9]+(-[0-9]+)?$" $address | splitList "-" -}}
+{{- if or (lt (first $ports | int) 1) (gt (last $ports | int) 65535) (gt (first $ports | int) (last $ports | int)) -}}
+{{- fail (printf "%s.phones.addresses: %q has no port, nor a range of ports, from 1 to 65535" $.where $address) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Fails for a pool that cannot work. Arguments: name, values, given (its own values alone). */}}

@@ -56,7 +56,7 @@ spec:
     # A role ends where it finds no topics, and would be started again after longer and longer pauses.
     - name: wait
       image: {{ include "distrl.image" (dict "root" $root "image" $values.image) }}
-      imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      imagePullPolicy: {{ ($values.image).pullPolicy | default $root.Values.image.pullPolicy }}
       args: [topics, wait, --role={{ index (include "distrl.rights" $root | fromYaml) .role }}, --config, /etc/distrl/config.yaml]
       workingDir: /var/lib/distrl
       env:
@@ -88,7 +88,7 @@ spec:
     # A native sidecar: it serves on loopback before the role starts, and until after the role has ended.
     - name: phones
       image: {{ include "distrl.image" (dict "root" $root "image" $values.image) }}
-      imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      imagePullPolicy: {{ ($values.image).pullPolicy | default $root.Values.image.pullPolicy }}
       restartPolicy: Always
       args:
         - phones
@@ -113,7 +113,7 @@ spec:
   containers:
     - name: {{ .role }}
       image: {{ include "distrl.image" (dict "root" $root "image" $values.image) }}
-      imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      imagePullPolicy: {{ ($values.image).pullPolicy | default $root.Values.image.pullPolicy }}
       {{- with .command }}
       command:
         {{- toYaml . | nindent 8 }}
@@ -185,7 +185,11 @@ spec:
 
 {{/* The program's image; a role may have another one. Arguments: root, image. */}}
 {{- define "distrl.image" -}}
-{{- $image := mergeOverwrite (deepCopy .root.Values.image) (default dict .image) -}}
+{{- $own := default dict .image -}}
+{{- $image := mergeOverwrite (deepCopy .root.Values.image) $own -}}
+{{- if and (or $own.repository $own.tag) (not $own.digest) -}}
+{{- $_ := set $image "digest" "" -}}{{/* it is of another image */}}
+{{- end -}}
 {{- if $image.digest -}}
 {{ $image.repository }}@{{ $image.digest }}
 {{- else -}}

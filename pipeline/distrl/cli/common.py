@@ -247,7 +247,8 @@ def note(text: str, style: str = "") -> None:
 
 def ended_as_interrupted() -> None:
     """Make SIGTERM and a closed terminal raise KeyboardInterrupt like Ctrl-C: this process has children to stop, or
-    half-written files to remove.
+    half-written files to remove. One that is ignored stays so, as a closed terminal is under nohup.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)

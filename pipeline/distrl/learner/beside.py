@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 
+from distrl.broker.connect import RefusedError
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import retained
 from distrl.config import Config
@@ -33,8 +34,10 @@ class BesideLog:
         self._over = False
         try:
             retained(config, topic)
-        except BrokerError as error:
+        except RefusedError as error:
             self._end(error)
+        except BrokerError as error:  # that passes, as what is queued meanwhile waits for
+            LOG.warning("the topic %s cannot be looked at now: %s", topic, error)
 
     def send(self, key: str, made: Callable[[], Record]) -> None:
         """Queue the record that `made` makes, or leave it out."""
@@ -43,8 +46,10 @@ class BesideLog:
             return
         try:
             self._waiting.append(self._producer.publish(self._topic, key, made()))
-        except BrokerError as error:
+        except RefusedError as error:
             self._end(error)
+        except BrokerError as error:
+            LOG.warning("a record of %s is left out: %s", self._topic, error)
 
     def settle(self, timeout_s: float) -> None:
         """Wait until all that was sent is acknowledged or refused, at most so long."""

@@ -13,9 +13,10 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, Final
 
 import psutil
 
@@ -32,6 +33,7 @@ DISK_FULL = ("no space left on device", "disk quota exceeded", "minimum free dri
 FULL_BYTES = 64 * 1024
 """With less free space than this the reason may be missing from the log too."""
 LAST_BYTES = 8192
+INTERRUPTIONS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class CancelledError(StackError):
@@ -135,16 +137,18 @@ def start(
     directory: Path,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    without: str | None = None,
 ) -> Child:
     """Start `line` as process `name`, its output appended to `<directory>/<name>.log`.
 
-    env: added to this process's variables. Raises StackError if a process of this name runs already, the program cannot
-    be run, or its pid cannot be written; nothing runs then.
+    env: added to this process's variables. without: those that begin so are left out. Raises StackError if a process of
+    this name runs already, the program cannot be run, or its pid cannot be written; nothing runs then.
     """
     directory.mkdir(parents=True, exist_ok=True)
     other = find(directory, name)
     if other is not None:
         raise StackError(name, f"runs already as process {other.pid}", f"stop it first (`kill {other.pid}`)")
+    kept = {name: value for name, value in os.environ.items() if without is None or not name.startswith(without)}
     log = directory / f"{name}.log"
     if log.exists() and log.stat().st_size > LOG_MAX_BYTES:
         log.replace(log.with_suffix(".log.old"))
@@ -156,7 +160,7 @@ def start(
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **(env or {})},
+                env={**kept, **(env or {})},
                 cwd=cwd,
                 start_new_session=True,
             )
@@ -164,6 +168,25 @@ def start(
             raise StackError(name, f"{line[0]} cannot be run ({error.strerror})", "see `distrl doctor`") from None
     child = Child(name, popen.pid, birth_of(popen.pid), directory, popen, log_start=log_start)
     return _saved(child, directory)
+
+
+@contextmanager
+def interruptions_deferred() -> Iterator[None]:
+    """A signal for which this process has a handler is handled after the block: between its start and the note of its
+    pid nobody would find a child again. In another thread than the main one no handler runs, and nothing is done."""
+    came: list[int] = []
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: found for number in INTERRUPTIONS if callable(found := signal.getsignal(number))}
+    try:
+        for number in before:
+            signal.signal(number, lambda number, _: came.append(number))
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def adopt(name: str, pid: int, directory: Path, owner: object) -> Child:

@@ -134,7 +134,15 @@ class S3Store:
 
     def _upload(self, key: str, data: bytes) -> None:
         with self._explained(f"object {key}"):
-            self._client.put_object(self._bucket, key, BytesIO(data), len(data))
+            made = self._client.put_object(self._bucket, key, BytesIO(data), len(data))
+        if (
+            made.etag is None
+        ):  # S3 may answer the end of an upload in parts with 200 and an error, which minio lets pass
+            raise StoreError(
+                "store.url",
+                f"{self._address} has not taken object {key} (it answered 200 with an error in it)",
+                "see the endpoint's log; what was not taken is uploaded again",
+            )
 
     def _download(self, key: str, size: int | None = None) -> bytes | None:
         """An object's bytes, or None if it does not exist. size: the expected one; at most one byte more is read."""

@@ -13,10 +13,10 @@ from pathlib import Path
 import yaml
 
 from distrl.clock import SYSTEM_CLOCK, Clock
-from distrl.config import Config
+from distrl.config import ENV_PREFIX, Config
 from distrl.errors import StackError
 from distrl.stack.exported_settings import portable
-from distrl.stack.processes import Child, find_all, start, stop_all
+from distrl.stack.processes import Child, find_all, interruptions_deferred, start, stop_all
 from distrl.train.restarts import TRIES, Restarts
 
 LOG = logging.getLogger("distrl.train")
@@ -86,8 +86,8 @@ class Roles:
             sets = [*sets, f"monitoring.port={port}"]
         flags = [flag for item in sets for flag in ("--set", item)]
         line = [sys.executable, "-m", "distrl.cli.main", command, "--config", str(self._file), *flags, *arguments]
-        child = start(name, line, self.directory)
-        self._roles[name] = Role(line, child, self.clock.ticks(), Restarts(self.tries), stays)
+        with interruptions_deferred():
+            self._roles[name] = Role(line, self._started(name, line), self.clock.ticks(), Restarts(self.tries), stays)
 
     def monitoring_port(self, name: str) -> int | None:
         """Where the role is watched; None where monitoring.port is unset."""
@@ -129,8 +129,13 @@ class Roles:
             if role.again_s is None:
                 self._look(name, role, now)
             elif now >= role.again_s:
-                role.child = start(name, role.line, self.directory)
+                with interruptions_deferred():
+                    role.child = self._started(name, role.line)
                 role.started_s, role.again_s = now, None
+
+    def _started(self, name: str, line: Sequence[str]) -> Child:
+        """Without the variables of settings, over which --set has won: the file that it reads has all of them."""
+        return start(name, line, self.directory, without=ENV_PREFIX)
 
     def _look(self, name: str, role: Role, now: float) -> None:
         code = role.child.returncode()

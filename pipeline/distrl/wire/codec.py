@@ -68,7 +68,7 @@ def decode(payload: bytes, expected: type[R]) -> R:
         datum, end = _decoder(schema.header)(payload, HEADER_BYTES)
         if end > len(payload):
             raise EOFError("in a text")
-    except (EOFError, IndexError, struct.error) as error:
+    except (EOFError, IndexError, OverflowError, struct.error) as error:  # the third: a length beyond every index
         raise _refused(kind, f"the payload ends early, {len(payload)} bytes as {schema} ({error})") from None
     except ValueError as error:
         raise _refused(kind, f"the payload is garbage, {len(payload)} bytes as {schema} ({error})") from None

@@ -27,8 +27,11 @@ def test_credit_of_a_success_by_hand() -> None:
 
 @pytest.mark.parametrize("success", [True, False])
 def test_without_retrace_the_critic_learns_whether_the_return_is_positive(success: bool) -> None:
-    found = credit(VALUES, RATIOS, PENALTY, outcome_rewards(3, success), ArideSettings(retrace=False))
-    assert found.targets.tolist() == [float(success)] * 3
+    found = credit(VALUES, RATIOS, PENALTY, outcome_rewards(3, success), ArideSettings(retrace=False, gamma=0.5))
+    won = float(success)
+    assert found.targets.tolist() == [won] * 3
+    following = np.array([0.5 * won, 0.5 * won, won])  # the outcome in the place of the Retrace target, then the reward
+    assert found.advantages == pytest.approx(following + PENALTY - VALUES)
 
 
 @pytest.mark.parametrize("form", ["paper", "retrace", "td"])

@@ -36,7 +36,7 @@ from distrl.view.rows import (
     shortened,
 )
 
-ROWS_VERSION: Final = 2
+ROWS_VERSION: Final = 3
 """Raise it with every change of what a row holds: indexes are made again, as they are where the tables change."""
 
 EPISODE_COLUMNS: Final = tuple(each.name for each in fields(EpisodeRow))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,7 +65,7 @@ def episode_row(topic: str, at: LogPosition, record: Trajectory | Evaluation) ->
     played = record.trajectory if isinstance(record, Evaluation) else record
     task, versions = played.task, [step.version for step in played.steps]
     mode = mode_of(played)
-    failed = conditions_of(played)[:CONDITIONS] if played.outcome is Outcome.FAILURE else []
+    failed = conditions_of(played) if played.outcome is Outcome.FAILURE else []
     return EpisodeRow(
         topic=topic,
         partition=at.partition,
@@ -88,7 +89,7 @@ def episode_row(topic: str, at: LogPosition, record: Trajectory | Evaluation) ->
         evaluated=evaluation.version if evaluation else None,
         evaluated_sha256=evaluation.version_sha256 if evaluation else None,
         mode=mode.value if mode else None,
-        conditions=json.dumps([shortened(each, NAME_CHARACTERS) for each in failed]),
+        conditions=json.dumps(_each_once(shortened(each, NAME_CHARACTERS) for each in failed)[:CONDITIONS]),
         step_ms=_step_ms(played),
     )
 
@@ -111,3 +112,8 @@ def _step_ms(played: Trajectory) -> float | None:
     spent = [step.policy_ms + step.phone_ms + step.adb_ms + step.publish_ms for step in played.steps]
     mean = sum(spent) / len(spent) if spent else 0.0
     return mean if mean > 0.0 and math.isfinite(mean) else None
+
+
+def _each_once(texts: Iterable[str]) -> list[str]:
+    """Two that are equal once they are shortened are one: an episode is counted once for each."""
+    return list(dict.fromkeys(texts))

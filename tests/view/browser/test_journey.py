@@ -115,6 +115,22 @@ def test_a_marked_range_leads_to_its_trajectories(view: Watched, shown: Shown) -
     expect(page.get_by_role("button", name="Whole run")).to_have_count(0)
 
 
+def test_a_range_that_is_marked_to_the_last_point_has_the_episodes_of_it(view: Watched, shown: Shown) -> None:
+    """A point stands for the episodes from its place up to the next one's."""
+    page = view.open(f"#/{shown.run}/trajectories?topic=trajectories")
+    total = page.locator(".total")
+    expect(total).to_have_text(re.compile(r"^\d+ episodes$"))
+    every = total.inner_text()
+    page = view.open(f"#/{shown.run}")
+    page.get_by_role("group", name="Episodes:").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("Shift+End")
+    page.get_by_role("link", name="Show its trajectories").click()
+    expect(page).to_have_url(re.compile(r"/trajectories\?from=\d+&to=\d+$"))
+    page.get_by_label("Kind").select_option("trajectories")
+    expect(total).to_have_text(every)
+
+
 def test_with_the_keyboard_alone_from_the_list_through_an_episode(view: Watched, shown: Shown) -> None:
     page = view.open(f"#/{shown.run}/trajectories?topic=trajectories")
     first = page.locator(".row-link").first

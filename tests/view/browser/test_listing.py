@@ -106,6 +106,23 @@ def test_a_text_is_searched_for_while_the_field_keeps_the_focus(view: Watched, s
     expect(page.locator(".total")).to_have_text("42 episodes")
 
 
+def test_a_field_says_what_the_list_is_filtered_by_after_a_way_back_too(view: Watched, shown: Shown) -> None:
+    page = view.open(f"#/{shown.run}/trajectories")
+    field, total = page.get_by_label("Text"), page.locator(".total")
+    page.locator("select[name=outcome]").select_option("failure")
+    expect(page).to_have_url(re.compile("outcome=failure"))
+    field.press_sequentially("alarm 13")
+    expect(page).to_have_url(re.compile("text=alarm"))
+    page.go_back()
+    expect(total).to_have_text("42 episodes")
+    expect(field).to_have_value("")
+    # what is typed and not searched for yet is not lost to another filter
+    field.press_sequentially("alarm 13")
+    page.get_by_label("Kind").select_option("trajectories")
+    expect(page).to_have_url(re.compile("text=alarm"))
+    expect(page).to_have_url(re.compile("topic=trajectories"))
+
+
 def test_a_column_sorts_both_ways(view: Watched, shown: Shown) -> None:
     page = view.open(f"#/{shown.run}/trajectories?topic=trajectories")
     expect(page.get_by_role("columnheader", name="Ended")).to_have_attribute("aria-sort", "descending")

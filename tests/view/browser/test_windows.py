@@ -99,9 +99,24 @@ def test_a_window_is_live_again_once_a_server_or_its_proxy_answers_again(
     expect(live).to_have_text("live")
 
 
-def test_a_window_that_is_refused_asks_no_more(first: Watched, grows: Shown) -> None:
+def test_a_run_that_is_gone_is_asked_for_until_it_is_begun_again(first: Watched, grows: Shown) -> None:
     first.allowed = ("the server responded with a status of 404",)
+    page = first.open(f"#/{grows.run}")
+    expect(page.locator(".live")).to_have_text("live")
     first.page.route(FOLLOWED, lambda route: route.fulfill(status=404, body="gone"))
+    turn(page, away=True)
+    turn(page, away=False)
+    expect(page.locator(".live")).to_have_text("connecting again …")
+    first.page.unroute(FOLLOWED)
+    none = dict.fromkeys(("trajectories", "evaluations", "demonstrations", "version", "updates", "dead_letters"), 0)
+    first.page.route(re.compile("/events$"), lambda route: route.fulfill(status=404, body="gone"))
+    first.page.route(re.compile("/counts$"), lambda route: route.fulfill(json=none))
+    expect(page.get_by_role("button", name="Show the run as it was begun again")).to_have_count(1)
+
+
+def test_a_window_that_is_refused_asks_no_more(first: Watched, grows: Shown) -> None:
+    first.allowed = ("the server responded with a status of 401",)
+    first.page.route(FOLLOWED, lambda route: route.fulfill(status=401, body="no token"))
     page = first.open(f"#/{grows.run}")
     expect(page.locator(".live")).to_have_text("not live")
     assert page.evaluate(HELD) == 0

@@ -17,11 +17,11 @@ const TYPING_MS = 300;
 
 /**
  * run: what the server says of it (suites, families, devices); query: the filters now; change(query, typed): told of
- * new ones, `typed` where the reader is still in a field. Returns {element, set(query)}.
+ * new ones, `typed` where the reader is still in a field, and of none after `signal`. Returns {element, set(query)}.
  */
-export function filterBar(run, query, change) {
+export function filterBar(run, query, change, signal) {
   let now = { ...query };
-  let timer = 0;
+  let timer = 0, typing = null; // the edit that is made once the reader stops typing
 
   function choice(name, label, values) {
     const given = now[name] && !values.includes(now[name]) ? [now[name], ...values] : values;
@@ -31,8 +31,10 @@ export function filterBar(run, query, change) {
 
   function field(name, label, type, more = {}) {
     return labelled(label, h("input", { name, type, ...more, autocomplete: "off", on: { input: (event) => {
+      if (typing?.name !== name) settle();
+      typing = { name, value: event.target.value.trim() };
       clearTimeout(timer);
-      timer = setTimeout(() => edit(name, event.target.value.trim(), true), TYPING_MS);
+      timer = setTimeout(settle, TYPING_MS);
     } } }));
   }
 
@@ -43,8 +45,15 @@ export function filterBar(run, query, change) {
     } } }));
   }
 
-  function edit(name, value, typed = false) {
+  function settle() {
     clearTimeout(timer);
+    const typed = typing;
+    typing = null;
+    if (typed !== null && !signal.aborted) edit(typed.name, typed.value, true);
+  }
+
+  function edit(name, value, typed = false) {
+    if (!typed) settle();
     now = { ...now, [name]: value };
     if (!value) delete now[name];
     change(now, typed);
@@ -81,12 +90,13 @@ export function filterBar(run, query, change) {
     clear);
 
   function set(wanted) {
+    typing = null;
     now = { ...wanted };
     if (MORE.some((name) => now[name])) element.querySelector("details").open = true;
     for (const control of element.querySelectorAll("[name]")) {
-      if (control === document.activeElement && control.tagName === "INPUT") continue;
       const value = now[control.name] ?? { sort: "finished_at", order: "desc" }[control.name] ?? "";
-      control.value = control.type === "datetime-local" ? local(value) : value;
+      const shown = control.type === "datetime-local" ? local(value) : value;
+      if (control.value !== shown) control.value = shown; // a date that is typed in parts begins again where it is set
     }
     clear.hidden = !given(now);
   }

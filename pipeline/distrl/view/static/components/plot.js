@@ -14,7 +14,7 @@ const MINUTES_MS = 600_000;
 /**
  * options: title; hint; at: ms since the epoch, or with x any numbers, ascending; x?: what these are; lines: [{name, values, colour: class, percent?, points?}];
  * band?: {low, high} around the first line; range: [from, to] in ms that all plots of a page share; percent?: y is a
- * share; say(index): what is at a point; onRange(from, to)?, onPick(index)?: told what the reader marks and opens.
+ * share; width: of what each point stands for, from its place on; say(index): what is at a point; onRange(from, to)?, onPick(index)?: told what the reader marks and opens.
  */
 export function plot(options, signal) {
   const { at, lines, band } = options;
@@ -75,8 +75,9 @@ export function plot(options, signal) {
     drawn.setCursor({ left, top: HEIGHT / 3 });
     tell(to); // after the cursor, which may be nearer to a neighbour
     announce(options.say(to)); // for the keyboard alone: a mouse that moves over a plot would be read out without end
-    if (anchor < 0 || anchor === to) return;
-    const [from, until] = [at[anchor], at[to]].sort((a, b) => a - b);
+    if (anchor < 0 || (anchor === to && !options.width)) return;
+    const [from, last] = [at[anchor], at[to]].sort((a, b) => a - b);
+    const until = last + (options.width ?? 0);
     const start = drawn.valToPos(from, "x");
     drawn.setSelect({ left: start, width: drawn.valToPos(until, "x") - start, top: 0, height: drawn.over.clientHeight }, false);
     options.onRange?.(from, until);

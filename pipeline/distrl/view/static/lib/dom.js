@@ -45,6 +45,9 @@ export function announce(text) {
   document.getElementById("announce").textContent = text;
 }
 
+/** Whether arrows, Home and End scroll what has the focus. */
+export const isScrolling = (target) => target instanceof Element && target.closest(".scroll-x") !== null;
+
 /** Whether a key belongs to the element that has the focus, such as a field that is typed into. */
 export function isTyping(target) {
   return target instanceof Element && target.closest("input, select, textarea, [contenteditable], dialog[open]") !== null;

@@ -11,7 +11,7 @@ const ASK_MS = 2000;
 /**
  * Follows a run until `signal` aborts, while its window is shown. changed(counts): {trajectories, evaluations,
  * demonstrations, version, updates, dead_letters}; state("live" | "waiting" | "still" | "exported"): waiting while the
- * server does not answer, still where it refuses, exported where nothing ever changes.
+ * server does not answer or has no such run, as one that is removed and begun again, still where it refuses, exported where nothing ever changes.
  */
 export function follow(run, signal, changed, state) {
   if (IS_EXPORT) {
@@ -44,7 +44,7 @@ export function follow(run, signal, changed, state) {
       if (!until.aborted) state("live");
     } catch (error) {
       if (until.aborted) return;
-      const refused = error.status >= 400 && error.status < 500;
+      const refused = [400, 401, 403].includes(error.status);
       state(refused ? "still" : "waiting");
       if (refused) return;
     }

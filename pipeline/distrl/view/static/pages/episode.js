@@ -1,7 +1,7 @@
 // One episode: its film strip, the chosen step's screenshot with the touch on it, and what was said of it.
 
 import { api } from "../lib/api.js";
-import { add, announce, fill, h, isTyping } from "../lib/dom.js";
+import { add, announce, fill, h, isScrolling, isTyping } from "../lib/dom.js";
 import { count } from "../lib/format.js";
 import { go, replace } from "../lib/router.js";
 import { to } from "../lib/routes.js";
@@ -14,6 +14,8 @@ import { stepFacts } from "./episode-step.js";
 
 const HELP = "Keys: ← → steps · Home End first and last · p n, or [ ], previous and next episode · Esc back to the list";
 
+const SCROLLS = ["ArrowLeft", "ArrowRight", "Home", "End"];
+
 export function episode({ root, route, signal, title }) {
   title(`Episode ${route.topic} ${route.place}`);
   const body = h("div");
@@ -25,7 +27,7 @@ export function episode({ root, route, signal, title }) {
     return viewer.nodes;
   });
   document.addEventListener("keydown", (event) => {
-    if (viewer && !event.altKey && !event.ctrlKey && !event.metaKey && !event.shiftKey && !isTyping(event.target) && viewer.key(event.key)) event.preventDefault();
+    if (viewer && !event.altKey && !event.ctrlKey && !event.metaKey && !event.shiftKey && !isTyping(event.target) && !(SCROLLS.includes(event.key) && isScrolling(event.target)) && viewer.key(event.key)) event.preventDefault();
   }, { signal });
 }
 

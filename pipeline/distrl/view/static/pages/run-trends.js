@@ -85,7 +85,7 @@ function success(found, run, shared, signal) {
 function collection(found, shared, signal) {
   if (!found?.at?.length) return [];
   const say = (index) => `${time(found.at[index])}: ${count(found.episodes[index])} episodes, ${percent(found.success[index])} succeed, lag ${number(found.lag[index], 3)} versions, ${duration(found.seconds[index] * 1000)} each`;
-  const drawn = { ...shared, at: found.at, say };
+  const drawn = { ...shared, at: found.at, width: found.bin_ms, say };
   return [
     plot({ ...drawn, title: "Success while collecting", percent: true, lines: [{ name: "success", values: found.success, colour: "plot-collection" }] }, signal),
     plot({ ...drawn, title: "Episodes", lines: [{ name: "episodes", values: found.episodes, colour: "plot-episodes" }] }, signal),

@@ -26,6 +26,7 @@ export function run({ root, route, signal, title }) {
     run: route.run,
     counts: showCounts,
     words(now) {
+      if (has !== null && begunAgain(now, has)) return "Show the run as it was begun again";
       const added = has === null ? 0 : now.trajectories + now.evaluations - has.trajectories - has.evaluations;
       const version = has !== null && now.version > has.version ? `version ${now.version}` : "";
       return [version, added > 0 ? plural(added, "new episode") : ""].filter(Boolean).join(" and ") && `Show ${[version, added > 0 ? plural(added, "new episode") : ""].filter(Boolean).join(" and ")}`;
@@ -72,6 +73,9 @@ export function run({ root, route, signal, title }) {
     },
   };
 }
+
+/** Whether the run was removed and begun again, or its log has lost its tail: a count that only grows has fallen. */
+const begunAgain = (now, has) => ["trajectories", "evaluations", "demonstrations", "version"].some((name) => now[name] < has[name]);
 
 function indexing({ done, total }) {
   const label = `Reading the log: ${count(done)} of ${count(total)} records. What is below is of those read so far.`;

@@ -36,6 +36,7 @@ export function trajectories({ root, route, signal, title }) {
     words(now) {
       // `upto` is the number of the newest record that the list may have: records are numbered as they come.
       const added = upto === null ? 0 : now.trajectories + now.evaluations + now.demonstrations - upto;
+      if (added < 0) return "Show the run as it was begun again";
       return added > 0 ? `Show ${plural(added, "new record")}` : "";
     },
     show: () => draw(),
@@ -43,7 +44,7 @@ export function trajectories({ root, route, signal, title }) {
   add(root, h("h1", {}, "Trajectories"), filters, h("div", { class: "list-head" }, total, live.element), list);
 
   loaded(filters, signal, "the filters", (stop) => api.run(route.run, stop), (run) => {
-    bar = filterBar(run, query, edit);
+    bar = filterBar(run, query, edit, signal);
     return bar.element;
   });
 

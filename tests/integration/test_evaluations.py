@@ -19,7 +19,7 @@ from distrl.evaluate.policies import PolicyId
 from distrl.rollout.episode import Episode
 from distrl.store.objects import open_store
 from distrl.types import Evaluation, Outcome, Split, Task, Version
-from integration.test_feeder import until
+from waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -75,9 +75,9 @@ def test_a_version_is_evaluated_again_some_times_where_tasks_were_interrupted_an
         thread = threading.Thread(target=evaluator.run_evaluator, args=(often, stop), daemon=True)
         thread.start()
         try:
-            until("version 0, TIMES times", lambda: played[0] == evaluator.TIMES)
+            until(lambda: played[0] == evaluator.TIMES, "version 0 was played TIMES times")
             journal.publish_version(factories.version(1))
-            until("version 1, TIMES times", lambda: played[1] == evaluator.TIMES)
+            until(lambda: played[1] == evaluator.TIMES, "version 1 was played TIMES times")
         finally:
             stop.set()
             thread.join(60)

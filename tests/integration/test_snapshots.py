@@ -39,7 +39,8 @@ from distrl.telemetry.feed import RunFeed
 from distrl.telemetry.view import RunStatus, RunView
 from distrl.types import Evaluation, Heartbeat, LogPosition, Outcome, Snapshot, Task, Update, Watermark
 from groups import member
-from integration.test_feeder import MOST, PATIENCE_S, delete_before, fed, feeder, play, until
+from integration.test_feeder import MOST, PATIENCE_S, delete_before, fed, feeder, play
+from waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -89,7 +90,7 @@ def saved(config: Config) -> Config:
     """As `config`, after a feeder that was stopped in order."""
     with member(config) as worker, feeder(config):
         play(config, MOST, worker)
-        until("as many again are outstanding", lambda: len(fed(config)) == 2 * MOST)
+        until(lambda: len(fed(config)) == 2 * MOST, "as many again are outstanding")
     assert last(config) is not None
     return config
 
@@ -157,9 +158,9 @@ def test_a_feeder_that_was_killed_feeds_on_as_one_that_reads_all_would(sets: lis
     try:
         with RecordProducer(config, "workers") as producer:
             for rounds in range(1, 5):
-                until("it feeds", lambda rounds=rounds: len(fed(config)) >= rounds * MOST)
+                until(lambda rounds=rounds: len(fed(config)) >= rounds * MOST, "it feeds")
                 end(config, producer, outcomes)
-            until("a snapshot covers most of it", lambda: covered(config, "trajectories") >= 3 * MOST)
+            until(lambda: covered(config, "trajectories") >= 3 * MOST, "a snapshot covers most of it")
             killed.kill()
             killed.wait(PATIENCE_S)
             with Journal(config) as journal:
@@ -172,7 +173,7 @@ def test_a_feeder_that_was_killed_feeds_on_as_one_that_reads_all_would(sets: lis
     assert_nothing_is_lost(config)
     before = len(fed(config))
     with feeder(config):
-        until("another goes on", lambda: len(fed(config)) > before)
+        until(lambda: len(fed(config)) > before, "another goes on")
     assert max(Counter(fed(config)).values()) == 1
     assert_nothing_is_lost(config)
 
@@ -181,7 +182,7 @@ def test_who_starts_after_an_orderly_stop_reads_next_to_nothing(saved: Config) -
     assert_nothing_is_lost(saved)
     assert read(saved)[1] == 0
     with feeder(saved):
-        until("it has begun", lambda: len(fed(saved)) == 2 * MOST)
+        until(lambda: len(fed(saved)) == 2 * MOST, "it has begun")
 
 
 def status(config: Config) -> tuple[RunStatus, float, int]:
@@ -300,7 +301,7 @@ def made_again(config: Config, *topics: str) -> None:
     client = admin(config.kafka)
     for future in client.delete_topics(names).values():
         future.result(PATIENCE_S)
-    until("they are gone", lambda: not set(names) & client.list_topics(timeout=10).topics.keys())
+    until(lambda: not set(names) & client.list_topics(timeout=10).topics.keys(), "they are gone")
     topic_admin.ensure(config)
 
 
@@ -310,12 +311,12 @@ def test_a_run_without_the_topic_is_read_from_its_start_and_fed(
     """As one that began before there was one."""
     name, client = topic_name(config.run, TOPIC), admin(config.kafka)
     client.delete_topics([name])[name].result(PATIENCE_S)
-    until("it is gone", lambda: name not in client.list_topics(timeout=10).topics)
+    until(lambda: name not in client.list_topics(timeout=10).topics, "it is gone")
     with caplog.at_level(logging.WARNING):
         assert status(config)[0].newest is not None
         assert caplog.records == [], "a view says nothing of it"
         with feeder(config):
-            until("it feeds", lambda: len(fed(config)) == MOST)
+            until(lambda: len(fed(config)) == MOST, "it feeds")
     assert "no snapshots are written" in caplog.text
     assert "`distrl topics ensure` makes it" in caplog.text
 
@@ -329,7 +330,7 @@ def test_after_a_line_that_makes_updates_void_the_log_is_read_from_its_start(
         play(config, MOST, worker)
         journal.append(Update(0, (Watermark(name, 0, MOST // 2),), "f", 1))
         journal.append(Update(1, (Watermark(name, 0, MOST),), "f", 1))
-        until("as many again are outstanding", lambda: len(fed(config)) == 2 * MOST)
+        until(lambda: len(fed(config)) == 2 * MOST, "as many again are outstanding")
     assert_nothing_is_lost(config)
     assert len(read(config)[0].facts.unlearned) == 0
     with Journal(config) as journal:
@@ -338,8 +339,8 @@ def test_after_a_line_that_makes_updates_void_the_log_is_read_from_its_start(
         read(config)
     assert len(read(config, from_start=True)[0].facts.unlearned) == MOST // 2
     with caplog.at_level(logging.WARNING), feeder(config):
-        until("it reads all again", lambda: "reading every topic again from its start: updates from 1" in caplog.text)
-        until("and saves what it knows now", lambda: covered(config, "updates") > 0 and unlearned(config) == MOST // 2)
+        until(lambda: "reading every topic again from its start: updates from 1" in caplog.text, "it reads all again")
+        until(lambda: covered(config, "updates") > 0 and unlearned(config) == MOST // 2, "and saves what it knows now")
     assert_nothing_is_lost(config)
 
 

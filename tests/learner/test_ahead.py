@@ -22,8 +22,9 @@ from distrl.policy.protocol import ImageFeatures
 from distrl.ranks.group import ALONE
 from distrl.types import LoggedTrajectory, ObjectRef, ScreenSize
 from policy.vlm.models import FAMILIES
+from waiting import until
 
-from learner.test_screens import PATIENCE_S, Away, Store, content, ref, until
+from learner.test_screens import PATIENCE_S, Away, Store, content, ref
 from learner.test_vision_language import in_its_words
 from learner.world import Screens, config, update_of, windows
 

@@ -26,8 +26,8 @@ from distrl.runs.settings import learning_fingerprint
 from distrl.telemetry.monitor import Monitor
 from distrl.types import LoggedTrajectory, ObjectRef
 from policy.vlm.models import FAMILIES
+from waiting import until
 
-from learner.test_screens import until
 from learner.test_vision_language import in_its_words
 from learner.together import Group, results
 from learner.world import Screens, config, folded, q_base, save_tiny_base, update_of, windows

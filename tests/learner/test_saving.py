@@ -21,8 +21,9 @@ from distrl.learner.state import LearnerState
 from distrl.store.checkpoints import checkpoints, save_checkpoint, tensor_files
 from distrl.store.directory import DirectoryStore
 from distrl.types import ObjectRef
+from waiting import until
 
-from learner.test_screens import PATIENCE_S, until
+from learner.test_screens import PATIENCE_S
 from learner.world import Screens, update_of, windows
 
 

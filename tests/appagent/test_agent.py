@@ -13,6 +13,7 @@ from distrl.appagent.explore import Exploring, Notebook
 from distrl.appagent.grid import PLACES, Grid
 from distrl.appagent.tags import LEAST_WIDTH, gridded, size_of, tagged
 from distrl.chat.endpoint import NoAnswerError, NoTurnError
+from distrl.images import ImageError
 from distrl.policy.actions import parse, to_text
 from distrl.types import TAP_DISTANCE, Action, ActionKind, HeldBack, Point
 from hypothesis import given
@@ -144,3 +145,8 @@ def test_of_a_touch_that_was_held_back_nothing_is_noted(why: HeldBack, monkeypat
             exploring.held_back(why)
         exploring.act("a task", b"")
     assert len(asked) == 1
+
+
+def test_a_strip_of_a_screen_is_not_enlarged_beyond_what_any_screen_has() -> None:
+    with pytest.raises(ImageError, match="1 x 2000 pixels, which is too high"):
+        tagged(png((1, 2000)), ())

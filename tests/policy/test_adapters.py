@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import pytest
 import torch
 from distrl.config import PolicySettings
 from distrl.errors import PolicyError
-from distrl.policy.adapters import WEIGHTS, LoraAdapter, write_peft
+from distrl.policy.adapters import WEIGHTS, LoraAdapter, check, write_peft
 from distrl.policy.autoui.base import load_base, save_base
 from distrl.policy.autoui.policy import AutoUIPolicy
 from peft import PeftModel
@@ -171,3 +172,18 @@ def test_an_adapter_that_was_broken_off_is_none_yet(
     assert not (tmp_path / "adapter" / WEIGHTS).exists()
     write_peft(agent.adapter(), tmp_path / "adapter")
     assert sorted(each.name for each in (tmp_path / "adapter").iterdir()) == ["adapter_config.json", WEIGHTS]
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.complex64, torch.float16])
+def test_an_adapter_of_another_type_is_refused_where_no_model_is_loaded_too(
+    agent: AutoUIPolicy, settings: PolicySettings, dtype: torch.dtype
+) -> None:
+    data = agent.adapter()
+    (length,) = struct.unpack("<Q", data[:8])
+    metadata = json.loads(data[8 : 8 + length])["__metadata__"]
+    tensors = {name: tensor.to(dtype) for name, tensor in load_tensors(data).items()}
+    with pytest.raises(PolicyError, match="weights are float32"):
+        check(save_tensors(tensors, metadata), settings, agent.base_sha256)
+    nested = save_tensors(load_tensors(data), dict.fromkeys(metadata, "[" * 5000))
+    with pytest.raises(PolicyError, match="is no adapter of this project"):
+        check(nested, settings, agent.base_sha256)

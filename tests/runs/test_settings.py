@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -212,6 +212,28 @@ def test_a_run_whose_algorithm_was_changed_has_the_settings_of_the_new_one_alone
         for here in (begun, *others):
             assert load(environ={}, base=base_tree(completed(found, here), here)).algorithm == other.algorithm
     assert found.values["policy.lora_rank"] == others[-1].policy.lora_rank
+
+
+BOMB = "[" + ", ".join(["&a0 [x]", *(f"&a{n + 1} [{', '.join([f'*a{n}'] * 10)}]" for n in range(20))]) + "]"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"algorithm.type": "x", "algorithm": 1},
+        {"algorithm.type": "x", "algorithm.type.y": 1},
+        {"algorithm.type": BOMB},
+        {"algorithm.type": "[" * 3000},
+        {"algorithm.type": {"a": 1}},
+    ],
+    ids=["no name", "within a setting", "an alias bomb", "nested", "no text"],
+)
+def test_whatever_a_record_holds_a_process_ends_with_the_setting_or_goes_on(
+    begun: Config, values: dict[str, Any]
+) -> None:
+    found = RecordedSettings((record(run_settings(begun)), record(values, is_change=True)))
+    with suppress(ConfigError):
+        load(environ={}, base=base_tree(completed(found, begun), begun))
 
 
 def test_a_value_that_is_no_json_is_no_record(begun: Config, monkeypatch: pytest.MonkeyPatch) -> None:

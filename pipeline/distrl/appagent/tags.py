@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from distrl.appagent.elements import Box
 from distrl.appagent.grid import Grid
-from distrl.images import opened
+from distrl.images import MAX_PIXELS, ImageError, opened
 
 LEAST_WIDTH: Final = 512
 """A smaller screenshot is enlarged by an integer, so that its tags are readable and do not cover it."""
@@ -61,9 +61,11 @@ def gridded(png: bytes, grid: Grid) -> bytes:
 
 
 def _opened(png: bytes) -> tuple[Image.Image, int]:
-    """The picture, enlarged if it is small, and the factor."""
+    """The picture, enlarged if it is small, and the factor. Raises ImageError, also where that would be too large."""
     image = opened(png)
     scale = -(-LEAST_WIDTH // image.width)
+    if image.width * image.height * scale**2 > MAX_PIXELS:
+        raise ImageError(f"has {image.width} x {image.height} pixels, which is too high to be enlarged")
     return image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST), scale
 
 

@@ -76,11 +76,10 @@ def match_recorded(
     dataset = form or dataset_of(files)
     logs.configure("evaluate", verbose)
     settings = run_settings(config, sets)
-    from distrl.broker.journal import versions_in_force
     from distrl.evaluate.recorded import match_versions
-    from distrl.evaluate.run import named
+    from distrl.evaluate.run import named, published
 
-    wanted = named(versions or "last", versions_in_force(settings))
+    wanted = named(versions or "last", published(settings))
 
     def read() -> Iterator[Found]:
         with reading(files, dataset) as found:

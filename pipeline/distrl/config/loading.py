@@ -113,6 +113,8 @@ def _read(file: Path) -> dict[str, Any]:
         raise ConfigError(str(file), f"has a name twice{_place(error)}", "keep one of the two") from None
     except yaml.YAMLError as error:
         raise ConfigError(str(file), f"is no YAML{_place(error)}", UNREADABLE) from None
+    except RecursionError:
+        raise ConfigError(str(file), "is nested too deeply", UNREADABLE) from None
     except ValueError as error:  # of what looks like a date and is none
         raise ConfigError(str(file), f"has an impossible value: {error}", UNREADABLE) from None
     if tree is None:

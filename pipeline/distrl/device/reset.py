@@ -44,7 +44,7 @@ def truth(session: AdbSession) -> Mapping[str, Any] | None:
         return None
     try:
         state = json.loads(finished.stdout)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DeviceGarbage(session.serial, f"its state is not JSON: {error}") from error
     if finished.code != 0 or not isinstance(state, dict):
         raise DeviceGarbage(session.serial, f"its state is {finished.stdout[:80]!r}, exit code {finished.code}")
@@ -66,7 +66,7 @@ def _reset_real(session: AdbSession, task: Task) -> None:
 def _packages(session: AdbSession, task: Task) -> tuple[str, ...]:
     try:
         setup = json.loads(task.setup)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DeviceRefused(session.serial, f"the setup of task {task.task_id} is not JSON") from error
     named = setup.get("packages", []) if isinstance(setup, dict) else None
     if not isinstance(named, list) or not all(isinstance(name, str) and PACKAGE.fullmatch(name) for name in named):

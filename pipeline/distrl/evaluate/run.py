@@ -19,7 +19,7 @@ from distrl.broker.connect import RefusedError
 from distrl.broker.heartbeats import HeartbeatSender
 from distrl.broker.journal import versions_in_force
 from distrl.broker.producer import RecordProducer
-from distrl.broker.versions import VersionFollower, written_at
+from distrl.broker.versions import VersionFollower, lineage, written_at
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError
@@ -119,7 +119,7 @@ def evaluate_versions(
     at `stop`."""
     tasks = evaluation_tasks(config, split, episodes)
     scores = []
-    for version in named(wanted, versions_in_force(config)):
+    for version in named(wanted, published(config)):
         found = evaluate_version(config, version, split, tasks, stop, BY_HAND)
         left = len(tasks) - len(found)
         scores.append(VersionScore(version.version, split, curves.score(item.trajectory for item in found), left))
@@ -245,7 +245,7 @@ def success_by_suite(found: Iterable[Evaluation]) -> dict[tuple[str, ...], float
 def _unfinished(config: Config, tasks: Sequence[Task]) -> Version | None:
     """The version that an earlier evaluator left unfinished; None where there is none."""
     found = cut_off((evaluation for _, evaluation in records(config, "evaluations", Evaluation)), tasks)
-    return next((version for version in versions_in_force(config) if version.version == found), None)
+    return next((version for version in lineage(config) if version.version == found), None)
 
 
 def cut_off(evaluations: Iterable[Evaluation], tasks: Sequence[Task]) -> int | None:
@@ -263,6 +263,14 @@ def cut_off(evaluations: Iterable[Evaluation], tasks: Sequence[Task]) -> int | N
             if not played.worker.endswith(BY_HAND):
                 begun.add(evaluation.version)
     return max((version for version in begun if done[version] != ids), default=None)
+
+
+def published(config: Config) -> list[Version]:
+    """The versions in force, ascending; with void ones where the user may not read the journal, as an evaluator's."""
+    try:
+        return versions_in_force(config)
+    except RefusedError:
+        return lineage(config)
 
 
 def named(wanted: str, versions: Sequence[Version]) -> list[Version]:

@@ -108,7 +108,7 @@ class VlmJudge:
             data = self._cache.get_named(key)
             value = json.loads(data) if data is not None else None
             return None if value is None else form.from_json(value)
-        except (StoreError, ValueError, KeyError, TypeError) as error:
+        except (StoreError, ValueError, KeyError, TypeError, RecursionError) as error:
             log.warning("a cached verdict cannot be read, asking again: %s", error)
             return None
 

@@ -170,7 +170,7 @@ def reservation(store: ObjectStore, run: str) -> dict[str, Any]:
     try:
         found = json.loads(store.get_named(key) or b"{}")
         return {"version": int(found.get("version", -1)), **found}
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         LOG.warning("%s is damaged; the next version writes it again", key)
         return {"version": -1}
 

@@ -89,8 +89,12 @@ def recover(
     log = log or log_of(config, history)
     refused: dict[int, str] = {}
     for meta in manifests(config, store, at_most):
-        u = int(meta["u"])
-        why: str | None = refusal(Saved.of(meta, needed(meta)), history.updates, log.ranges)
+        try:
+            u, saved = int(meta["u"]), Saved.of(meta, needed(meta))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            LOG.warning("a checkpoint is refused: its manifest is damaged (%r)", error)
+            continue
+        why: str | None = refusal(saved, history.updates, log.ranges)
         if why is None:
             refuse_other_settings(meta["config_fingerprint"], config, f"the checkpoint of update {u}")
             found = load_checkpoint(store, config.run, u)

@@ -116,6 +116,8 @@ def check(data: bytes, settings: PolicySettings, base_sha256: str) -> None:
     tensors, found = _parse(data)
     _refuse_other(found, _identifying(settings, base_sha256))
     for name, tensor in tensors.items():
+        if tensor.dtype is not torch.float32:
+            raise PolicyError("adapter", f"{name} is of {tensor.dtype}, and weights are float32", _HINT)
         _refuse_infinite(name, tensor)
 
 
@@ -181,7 +183,7 @@ def _parse(data: bytes) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
         tensors = load_tensors(data)
         (length,) = struct.unpack("<Q", data[:8])
         config = json.loads(json.loads(data[8 : 8 + length])["__metadata__"][CONFIG])
-    except (SafetensorError, ValueError, KeyError, TypeError, struct.error) as error:
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
         raise PolicyError("adapter", f"is no adapter of this project ({error!r})", _HINT) from None
     if not isinstance(config, dict):
         raise PolicyError("adapter", "its metadata is no mapping", _HINT)

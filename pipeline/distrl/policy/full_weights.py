@@ -26,7 +26,7 @@ def holds_whole_weights(data: bytes) -> bool:
     """Whether a version's bytes are of `FullWeights`; of a LoRA adapter and of anything else they are not."""
     try:
         return bool(_metadata(data).keys() == {BASE})
-    except (ValueError, AttributeError, struct.error):
+    except (ValueError, AttributeError, RecursionError, struct.error):
         return False
 
 

@@ -104,7 +104,7 @@ def _changed(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
     return {**values, **changes}
 
 
-def _settings_of(kind: str) -> Mapping[str, Any] | None:
+def _settings_of(kind: object) -> Mapping[str, Any] | None:
     """The settings of that algorithm, by path; None for one that this version does not have."""
     try:
         return {path: each for path, each in defaults_with(kind).shared().items() if path.startswith(ALGORITHM)}
@@ -112,9 +112,12 @@ def _settings_of(kind: str) -> Mapping[str, Any] | None:
         return None
 
 
-def defaults_with(kind: str) -> Config:
-    """The defaults with that algorithm. Raises ConfigError for one that this version does not have."""
-    return load(sets=[f"{TYPE}={kind}"], environ={})
+def defaults_with(kind: object) -> Config:
+    """The defaults with that algorithm. Raises ConfigError for one that this version does not have.
+
+    kind: of a record, so it is parsed as nothing.
+    """
+    return load(environ={}, base={"algorithm": {"type": kind}})
 
 
 def recorded(config: Config) -> RecordedSettings | None:
@@ -126,7 +129,7 @@ def recorded(config: Config) -> RecordedSettings | None:
         return None  # a run that is not begun, or of an older version
     try:
         return completed(RecordedSettings(tuple(found)), config) if found else None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WireError(
             topic_name(config.run, TOPIC), f"a value of the run's settings is no JSON ({error})", "choose a new `run`"
         ) from None
@@ -154,7 +157,7 @@ def base_tree(found: RecordedSettings, here: Config) -> dict[str, Any]:
     ours = {*here.shared(), *STORE_PATHS}
     for path, value in values.items():
         section, *names = path.split(".")
-        if path in NOT_SETTINGS or section not in known:
+        if path in NOT_SETTINGS or section not in known or not names:
             continue
         if path not in ours and (section != "algorithm" or same_algorithm):
             if section in LEARNING:
@@ -168,7 +171,10 @@ def base_tree(found: RecordedSettings, here: Config) -> dict[str, Any]:
         node = tree.setdefault(section, {})
         for name in names[:-1]:
             node = node.setdefault(name, {})
-        node[names[-1]] = value
+            if not isinstance(node, dict):  # a record may name a setting and, as if it were a section, one within it
+                break
+        else:
+            node[names[-1]] = value
     return tree
 
 

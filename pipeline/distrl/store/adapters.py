@@ -93,5 +93,5 @@ def _note(store: ObjectStore, run: str) -> dict[str, Any]:
     try:
         found = json.loads(data or b"{}")
         return {"newest": int(found.get("newest", -1)), "settings": str(found.get("settings", ""))}
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return {"newest": -1, "settings": ""}

@@ -84,7 +84,7 @@ def load_checkpoint(store: ObjectStore, run: str, u: int) -> tuple[dict[str, Any
         tensors: Tensors = {}
         for ref in files:
             tensors.update(safetensors.numpy.load(store.get(ref)))
-    except (MissingObjectError, CorruptObjectError, SafetensorError) as error:
+    except (MissingObjectError, CorruptObjectError, SafetensorError, KeyError) as error:  # the last: a type NumPy lacks
         _log.warning("checkpoint %d of %s is skipped, using the one before it: %s", u, run, error)
         return None
     return meta, tensors

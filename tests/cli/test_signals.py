@@ -40,6 +40,7 @@ from distrl.cli import main, view
 from distrl.offline.new_folder import FolderFormat, NewFolder
 
 NUMBER = signal.Signals[sys.argv.pop(1)]
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as in a terminal, also where the tests run under nohup
 
 def write(*_):  # in place of asking a broker, after which an export is written
     with NewFolder(Path("new"), FolderFormat("a-test/1", re.compile("a")), force=False), TemporaryDirectory(dir="."):

@@ -238,6 +238,21 @@ def test_a_learner_without_a_checkpoint_refuses_a_log_whose_beginning_was_delete
     assert (len(run.updates()), len(run.versions())) == (WARMUP + 1, 2), "nothing was journalled or published"
 
 
+def test_a_journal_whose_beginning_was_deleted_is_refused_and_costs_no_checkpoint(run: LiveRun) -> None:
+    """Lines that leave a gap before them count for none; taken for a lost tail, all that was learned would be void."""
+    run.record(demonstrations=6, trajectories=PER_UPDATE)
+    run.learner()
+    run.until_learned(WARMUP + 1)
+    run.stop("learner")
+    saved = sorted(run.store.list(f"runs/{run.config.run}/"))
+    run.delete_before("updates", 2)
+    learner = run.learner()
+    assert learner.wait() == 1
+    assert "record 0 is needed, but retention has deleted all before 2" in " ".join(learner.said().split())
+    assert sorted(run.store.list(f"runs/{run.config.run}/")) == saved
+    assert len(run.versions()) == 2
+
+
 def test_a_record_that_names_a_missing_object_is_waited_for_and_then_learned(run: LiveRun) -> None:
     run.record(demonstrations=6, trajectories=PER_UPDATE)
     learner = run.learner()

@@ -22,7 +22,7 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
-from distrl.errors import DistrlError
+from distrl.errors import BrokerError, DistrlError
 from distrl.feeder import run as feeding
 from distrl.feeder import topics
 from distrl.feeder.fleet import Fleet
@@ -30,7 +30,7 @@ from distrl.feeder.snapshots import known
 from distrl.telemetry import stalls
 from distrl.telemetry.feed import RunFeed
 from distrl.telemetry.fleet import fleet_findings
-from distrl.types import DeviceHealth, Heartbeat, Outcome, Task
+from distrl.types import DeviceHealth, Heartbeat, Outcome, Task, Update
 from groups import member
 from waiting import until
 
@@ -111,6 +111,16 @@ def delete_before(config: Config, topic: str, offsets: dict[int, int]) -> None:
     client = admin(config.kafka)
     for future in client.delete_records(places).values():
         future.result(PATIENCE_S)
+
+
+def test_a_feeder_refuses_a_journal_whose_beginning_was_deleted(config: Config) -> None:
+    """To it nothing would be learned, whatever the lines that are left say, and it would feed no task for good."""
+    with Journal(config) as journal:
+        for u in range(3):
+            journal.append(Update(u, (), "f", 1))
+    delete_before(config, "updates", {0: 2})
+    with pytest.raises(BrokerError, match="record 0 is needed, but retention has deleted all before 2"):
+        feeding.run_feeder(config, threading.Event())
 
 
 def test_a_feeder_goes_on_though_the_trajectories_of_all_that_is_done_were_deleted(config: Config) -> None:

@@ -123,7 +123,9 @@ def test_an_up_that_is_interrupted_leaves_no_process(config: Config, tmp_path: P
         "phones.count": 1,
     }
     sets = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as in a terminal, also where the tests run under nohup
     up = subprocess.Popen([sys.executable, "-m", "distrl.cli.main", "up", *sets])
+    signal.signal(signal.SIGHUP, before)
 
     def begun() -> bool:
         assert up.poll() is None

@@ -19,6 +19,8 @@ from distrl.errors import BrokerError
 from distrl.types import LogPosition, Skipped, Update, Version, Watermark
 
 ROLE: Final = "learner"
+FROM_THE_FIRST: Final = {0: 0}
+"""Where a reader of the journal starts that knows none of its lines."""
 
 
 class Journal(FencedProducer):
@@ -113,10 +115,12 @@ def journal_up_to(config: Config, end: int = 0) -> tuple[list[Update], int]:
 
     end: `Journal.end` of an open journal. The lines are complete and final then: `open` waits for an older learner's
     commits, and nobody else can append. Without it the last ones may be missing for a moment: an appended line is
-    visible a few milliseconds later, and a broker that was frozen goes on with what it had (reader.py). Raises
-    BrokerError where no broker has the journal up to `end`.
+    visible a few milliseconds later, and a broker that was frozen goes on with what it had (reader.py).
+
+    Raises BrokerError where no broker has the journal up to `end`, and where its first line was deleted, as by
+    retention: those that are left would count for none, and a learner begin anew.
     """
-    with LogReader(config, "updates", reach={0: end}) as reader:
+    with LogReader(config, "updates", FROM_THE_FIRST, reach={0: end}) as reader:
         if reader.ends[0] < end:
             raise BrokerError(
                 reader.topic,

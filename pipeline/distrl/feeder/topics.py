@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import TypeVar
 
 from distrl.broker.group import GroupOffsets
+from distrl.broker.journal import FROM_THE_FIRST
 from distrl.broker.reader import CutError, LogReader, RawRecord, decoded
 from distrl.broker.snapshots import Coverage, starts
 from distrl.config import Config
@@ -47,7 +48,8 @@ class Topics:
         """The workers' next offsets as the broker last named them."""
         # Read before the trajectories' end is captured, so that what is committed now lies before that end.
         self._committed: dict[int, int] | None = self._asked()
-        self._versions, self._updates = reader("versions"), reader("updates")
+        self._versions = reader("versions")
+        self._updates = reader("updates", FROM_THE_FIRST if known.snapshot is None else None)
         self._evaluations, self._trajectories = reader("evaluations"), reader("trajectories")
         self._heartbeats = reader("heartbeats", last_heartbeats(config))
         self._silent_before: int | None = None

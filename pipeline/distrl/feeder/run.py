@@ -184,7 +184,13 @@ class Feeder:
         for task, partition in zip(tasks, chosen, strict=True):
             self._facts.see_sent(task.task_id, partition)
         before = self._topics.tasks.next_offsets
-        self._publisher.feed(zip(tasks, chosen, strict=True), before, stop, self._reporter.monitor.progress)
+        self._publisher.feed(zip(tasks, chosen, strict=True), before, stop, self._waiting)
+
+    def _waiting(self) -> None:
+        """While tasks cannot be written: its figures go on, by which alerts see for how long nothing has come."""
+        self._reporter.monitor.progress()
+        if self._reporter.due:
+            self._report()
 
     def _log_waiting(self) -> None:
         """Logs, rate-limited, that there is no version yet, or that nothing progresses."""

@@ -56,7 +56,7 @@ spec:
     # A role ends where it finds no topics, and would be started again after longer and longer pauses.
     - name: wait
       image: {{ include "distrl.image" (dict "root" $root "image" $values.image) }}
-      imagePullPolicy: {{ ($values.image).pullPolicy | default $root.Values.image.pullPolicy }}
+      imagePullPolicy: {{ include "distrl.pullPolicy" (dict "root" $root "image" $values.image) }}
       args: [topics, wait, --role={{ index (include "distrl.rights" $root | fromYaml) .role }}, --config, /etc/distrl/config.yaml]
       workingDir: /var/lib/distrl
       env:
@@ -88,7 +88,7 @@ spec:
     # A native sidecar: it serves on loopback before the role starts, and until after the role has ended.
     - name: phones
       image: {{ include "distrl.image" (dict "root" $root "image" $values.image) }}
-      imagePullPolicy: {{ ($values.image).pullPolicy | default $root.Values.image.pullPolicy }}
+      imagePullPolicy: {{ include "distrl.pullPolicy" (dict "root" $root "image" $values.image) }}
       restartPolicy: Always
       args:
         - phones
@@ -113,7 +113,7 @@ spec:
   containers:
     - name: {{ .role }}
       image: {{ include "distrl.image" (dict "root" $root "image" $values.image) }}
-      imagePullPolicy: {{ ($values.image).pullPolicy | default $root.Values.image.pullPolicy }}
+      imagePullPolicy: {{ include "distrl.pullPolicy" (dict "root" $root "image" $values.image) }}
       {{- with .command }}
       command:
         {{- toYaml . | nindent 8 }}
@@ -195,6 +195,11 @@ spec:
 {{- else -}}
 {{ $image.repository }}:{{ $image.tag | default .root.Chart.AppVersion }}
 {{- end -}}
+{{- end -}}
+
+{{/* When that image is pulled. Arguments: root, image. */}}
+{{- define "distrl.pullPolicy" -}}
+{{ (.image).pullPolicy | default .root.Values.image.pullPolicy }}
 {{- end -}}
 
 {{/* Not empty for a role that serves figures and probes. */}}

@@ -135,9 +135,8 @@ class S3Store:
     def _upload(self, key: str, data: bytes) -> None:
         with self._explained(f"object {key}"):
             made = self._client.put_object(self._bucket, key, BytesIO(data), len(data))
-        if (
-            made.etag is None
-        ):  # S3 may answer the end of an upload in parts with 200 and an error, which minio lets pass
+        # S3 may answer the end of an upload in parts with 200 and an error, which minio lets pass.
+        if made.etag is None:
             raise StoreError(
                 "store.url",
                 f"{self._address} has not taken object {key} (it answered 200 with an error in it)",

@@ -11,7 +11,8 @@ const ASK_MS = 2000;
 /**
  * Follows a run until `signal` aborts, while its window is shown. changed(counts): {trajectories, evaluations,
  * demonstrations, version, updates, dead_letters}; state("live" | "waiting" | "still" | "exported"): waiting while the
- * server does not answer or has no such run, as one that is removed and begun again, still where it refuses, exported where nothing ever changes.
+ * server does not answer or has no such run, as one that is removed and begun again, still where it refuses, exported
+ * where nothing ever changes.
  */
 export function follow(run, signal, changed, state) {
   if (IS_EXPORT) {

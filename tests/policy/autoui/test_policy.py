@@ -12,12 +12,12 @@ import torch
 from distrl import images
 from distrl.config import PolicySettings
 from distrl.errors import PolicyError
-from distrl.policy.autoui import policy as module
 from distrl.policy.autoui.base import load_base
 from distrl.policy.autoui.policy import AutoUIPolicy
 from distrl.policy.autoui.tokenizer import END, PAD
 from distrl.policy.protocol import SampledAction, Score
 from distrl.policy.sampling import FULL, Sampling
+from distrl.policy.screen_cache import ScreenCache
 from distrl.types import Action, ActionKind
 
 from policy.conftest import png, shake
@@ -74,18 +74,6 @@ def test_half_precision_holds_for_who_acts_and_who_scores(base_directory: Path) 
     found = score(agent, prompts_of(agent, 8), [d.action_ids for d in decisions])
     ratios = np.exp(found.logprob.detach().numpy() - [d.logprob for d in decisions])
     assert np.allclose(ratios, 1.0, atol=1e-4)
-
-
-def test_cached_screens_are_bounded_in_bytes(agent: AutoUIPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    known, embedded = agent.image_features(png(0)), []
-    monkeypatch.setattr(module, "CACHED_BYTES", 3 * known.tokens.nbytes)
-    compute = agent.model.features
-    monkeypatch.setattr(agent.model, "features", lambda images: embedded.append(1) or compute(images))
-    for i in (1, 2, 3, 1, 2, 3):
-        agent.image_features(png(i))
-    assert len(embedded) == 3
-    agent.image_features(png(0))
-    assert len(embedded) == 4, "the oldest had to leave"
 
 
 def test_a_row_is_the_same_alone_and_in_a_batch(agent: AutoUIPolicy) -> None:
@@ -172,10 +160,10 @@ def test_score_shapes(agent: AutoUIPolicy) -> None:
 def test_image_features_are_a_function_of_the_bytes(agent: AutoUIPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = agent.image_features(png(1)).tokens.clone()
     assert torch.equal(agent.image_features(png(1)).tokens, fresh)
-    monkeypatch.setattr(module, "CACHED_SCREENS", 2)
+    monkeypatch.setattr(agent, "_screens", ScreenCache(2, 1 << 20))
     for seed in range(5):
         agent.image_features(png(seed))
-    assert len(agent._screens) == module.CACHED_SCREENS
+    assert len(agent._screens) == 2
     assert torch.equal(agent.image_features(png(1)).tokens, fresh)
     assert not torch.equal(agent.image_features(png(2)).tokens, fresh)
 

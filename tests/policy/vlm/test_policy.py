@@ -15,6 +15,7 @@ from distrl.errors import PolicyError
 from distrl.policy.protocol import Score
 from distrl.policy.registry import base_sha256, policy_of, tokenizer_of
 from distrl.policy.sampling import FULL, Sampling
+from distrl.policy.screen_cache import ScreenCache
 from distrl.policy.screenshot import decoded
 from distrl.policy.vlm.policy import VlmPolicy
 from distrl.policy.vlm.tokenizer import VlmTokenizer
@@ -88,7 +89,7 @@ def test_what_sees_is_never_trained_so_that_a_screen_may_be_looked_at_meanwhile(
     ]
     (prompt,), screen = prompts(policy, 1), png(77, *SIZES[0])
     alone = policy.image_features(screen)
-    policy._screens.clear()
+    policy._screens = ScreenCache(1, 0)
     modes.clear()
     with policy.dropout():
         looked = policy.image_features(screen)

@@ -163,6 +163,8 @@ def test_with_the_keyboard_alone_from_the_list_through_an_episode(view: Watched,
     page.keyboard.press("p")
     expect(page.get_by_role("heading", name="set alarm 1 to 100%")).to_be_visible()
     expect(page.get_by_text("p n, or [ ], previous and next episode")).to_be_visible()
+    page.keyboard.press("Escape")  # past the episodes between
+    expect(page).to_have_url(re.compile(r"/trajectories\?topic=trajectories$"))
 
 
 def test_a_permalink_opens_the_very_step(view: Watched, shown: Shown) -> None:

@@ -8,8 +8,6 @@ in `score`. So at equal weights and equal sampling exp(score − logprob) = 1 up
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +29,7 @@ from distrl.policy.frugal import cast_frozen, recompute_layers
 from distrl.policy.full_weights import FullWeights, refuse_half_precision
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
 from distrl.policy.sampling import FULL, Choose, Sampling, drawing, repeating, scores
+from distrl.policy.screen_cache import ScreenCache
 from distrl.policy.screenshot import decoded
 from distrl.policy.stacking import stacked, stacked_frames
 from distrl.policy.writing import Written
@@ -69,7 +68,7 @@ class AutoUIPolicy:
             self._adapter = LoraAdapter(self.model.t5, targets, settings, base.sha256, seed)
         if settings.precision == "bfloat16":
             cast_frozen(self.model.t5, torch.bfloat16)
-        self._screens: OrderedDict[bytes, ImageFeatures] = OrderedDict()
+        self._screens = ScreenCache(CACHED_SCREENS, CACHED_BYTES)
         self._trained = [*self._adapter.parameters().values()]
         self._acting: tuple[tuple[tuple[int, int], ...], ActingT5] | None = None
 
@@ -125,17 +124,11 @@ class AutoUIPolicy:
 
     def image_features(self, png: bytes) -> ImageFeatures:
         """Tokens (N, w) of one screenshot, whatever its size, in the precision of the settings."""
-        name = hashlib.sha256(png).digest()
-        known = self._screens.get(name)
-        if known is None:
-            picture = decoded(png)
-            known = ImageFeatures(self.model.look(picture).to(self._precision).cpu(), ScreenSize(*picture.size))
-            self._screens[name] = known
-            while len(self._screens) > min(CACHED_SCREENS, CACHED_BYTES // known.tokens.nbytes):
-                self._screens.popitem(last=False)
-        else:
-            self._screens.move_to_end(name)
-        return known
+        return self._screens.get(png, self._look)
+
+    def _look(self, png: bytes) -> ImageFeatures:
+        picture = decoded(png)
+        return ImageFeatures(self.model.look(picture).to(self._precision).cpu(), ScreenSize(*picture.size))
 
     def decide(
         self,

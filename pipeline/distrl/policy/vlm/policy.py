@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
@@ -20,6 +18,7 @@ from distrl.policy.frugal import recompute_layers
 from distrl.policy.full_weights import FullWeights, refuse_half_precision
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
 from distrl.policy.sampling import FULL, Choose, Sampling, drawing, drawn_from, entropies, repeating, scores
+from distrl.policy.screen_cache import ScreenCache
 from distrl.policy.screenshot import decoded
 from distrl.policy.vlm.model import VisionLanguageModel
 from distrl.policy.vlm.targets import lora_targets
@@ -30,6 +29,8 @@ from distrl.types import ScreenSize, Step
 CACHED_SCREENS: Final = 16
 """Screenshots whose tokens are kept, for each of a decision: a phone often shows the same screen twice in a row, and
 those before the present one have been read before."""
+CACHED_BYTES: Final = 1 << 30
+"""Most bytes of them: a phone's screenshot takes over 200 MB where a large model looks closely, in float32."""
 
 
 class VlmPolicy:
@@ -44,7 +45,7 @@ class VlmPolicy:
         self.base_sha256 = base_sha256
         self._model = model
         self._precision = torch.float16 if settings.image_precision == "float16" else torch.float32
-        self._screens: OrderedDict[bytes, ImageFeatures] = OrderedDict()
+        self._screens = ScreenCache(CACHED_SCREENS * (1 + self.earlier_screens), CACHED_BYTES)
         refuse_half_precision(settings)
         self._adapter = self._trained(settings, seed)
         if settings.precision == "bfloat16":
@@ -74,17 +75,12 @@ class VlmPolicy:
         return recompute_layers(self._model.whole.get_decoder())
 
     def image_features(self, png: bytes) -> ImageFeatures:
-        name = hashlib.sha256(png).digest()
-        if (known := self._screens.get(name)) is None:
-            picture = decoded(png)
-            tokens = self._model.image_tokens(self.tokenizer.processor.images(picture)).cpu()
-            known = ImageFeatures(tokens.to(self._precision), ScreenSize(*picture.size))
-            self._screens[name] = known
-            if len(self._screens) > CACHED_SCREENS * (1 + self.earlier_screens):
-                self._screens.popitem(last=False)
-        else:
-            self._screens.move_to_end(name)
-        return known
+        return self._screens.get(png, self._look)
+
+    def _look(self, png: bytes) -> ImageFeatures:
+        picture = decoded(png)
+        tokens = self._model.image_tokens(self.tokenizer.processor.images(picture)).cpu()
+        return ImageFeatures(tokens.to(self._precision), ScreenSize(*picture.size))
 
     def decide(
         self,

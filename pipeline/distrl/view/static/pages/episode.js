@@ -4,7 +4,7 @@ import { api } from "../lib/api.js";
 import { add, announce, fill, h, isScrolling, isTyping } from "../lib/dom.js";
 import { count } from "../lib/format.js";
 import { go, replace } from "../lib/router.js";
-import { to } from "../lib/routes.js";
+import { parse, to } from "../lib/routes.js";
 import { plain } from "../lib/text.js";
 import { loaded } from "../components/state.js";
 import { inWords, picture } from "../components/screen.js";
@@ -103,12 +103,18 @@ function view(route, found, signal) {
   return { nodes, key };
 }
 
-// Pages that were seen since the start: without one there is nothing to go back to.
-let seen = 0;
-window.addEventListener("hashchange", () => (seen += 1));
+// The last page that was no episode, and whether it was the one before this: of an episode after another, the way back
+// leads past those between.
+let list = null;
+let cameFromList = false;
+window.addEventListener("hashchange", (event) => {
+  const before = new URL(event.oldURL).hash;
+  cameFromList = parse(before).page !== "episode";
+  if (cameFromList) list = before;
+});
 
-/** Back to where the reader came from; to the list for one that came by a link. */
+/** Back to where the reader came from; to the list of all for one that came by a link. */
 function back(run) {
-  if (seen > 0) history.back();
-  else go(to.trajectories(run));
+  if (cameFromList) history.back();
+  else go(list ?? to.trajectories(run));
 }

@@ -185,6 +185,17 @@ def test_settings_from_the_log_are_the_base_of_those_given(begun: Config) -> Non
     assert [each.path for each in learned(found_differences, mine)] == ["learner.seed"]
 
 
+def test_a_base_model_beside_where_the_run_was_begun_is_found_from_elsewhere(
+    begun: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert begun.policy.base_model is not None
+    monkeypatch.chdir(begun.policy.base_model.parent)
+    relative = changed(begun, "policy", base_model=Path(begun.policy.base_model.name))
+    made = record(run_settings(relative))
+    monkeypatch.chdir(tmp_path.parent)
+    assert load(environ={}, base=base_tree(RecordedSettings((made,)), begun)).policy == begun.policy
+
+
 def test_another_algorithm_than_the_runs_takes_none_of_its_settings(begun: Config) -> None:
     tree = base_tree(RecordedSettings((record(run_settings(begun)),)), begun)
     other = load(sets=["algorithm.type=filtered_bc"], environ={}, base=tree)

@@ -84,8 +84,12 @@ def run_settings(config: Config) -> dict[str, Any]:
     reach it. Raises PolicyError where the base model is unreadable.
     """
     named = {} if _is_on_this_machine(config.store.url) else config.store.model_dump(mode="json", include=STORE)
+    base = config.policy.base_model
+    # Who takes it from the log is started in another directory
+    whole = {BASE_PATH: str(base.absolute())} if base is not None and base.exists() else {}
     return {
         **config.shared(),
+        **whole,
         **{f"store.{name}": value for name, value in named.items()},
         BASE_SHA256: base_sha256(config.policy),
         ADAPTERS_PATH: ADAPTERS,

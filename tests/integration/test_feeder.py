@@ -59,6 +59,23 @@ def config(broker: str) -> Config:
     return new_run(broker, "kafka.task_partitions=2", f"feeder.outstanding={MOST}")
 
 
+def test_a_feeder_says_so_too_where_every_episode_is_interrupted(
+    config: Config, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stalls, "STALLED_S", 3.0)
+    with RecordProducer(config, "a worker") as producer:
+
+        def says_so() -> bool:
+            task = factories.task(uuid.uuid4().hex)
+            found = factories.trajectory(task, (), final_screenshot=None, outcome=Outcome.INTERRUPTED)
+            producer.publish("trajectories", task.task_id, found).result(PATIENCE_S)
+            return "or interrupted ones alone" in caplog.text
+
+        assert not says_so()  # the producer is connected, and one takes some milliseconds from now on
+        with feeder(config), caplog.at_level(logging.WARNING):
+            until(says_so, "it says so", 20.0)
+
+
 @contextmanager
 def feeder(config: Config) -> Iterator[None]:
     """A feeder in a thread, for as long as the block."""

@@ -65,9 +65,24 @@ def ready(process: str, value: int, run: str = "r") -> str:
     return f'distrl_ready{{run="{run}", {process}}} {value}x120'
 
 
+def outcomes(outcome: str, values: str) -> str:
+    return f'distrl_outcomes_total{{{OF_A_WORKER}, suite="general", outcome="{outcome}"}} {values}'
+
+
 FIRES = {
     "no trajectory comes": ("DistrlNoTrajectories", ['distrl_quiet_seconds{run="r"} 0+30x120'], [R]),
     "trajectories come now and then": ("DistrlNoTrajectories", ['distrl_quiet_seconds{run="r"} 0x119 599'], []),
+    "nobody can say how episodes ended": (
+        "DistrlNoOutcomes",
+        [outcomes("unknown", "0+1x120"), outcomes("success", "5x120"), outcomes("interrupted", "0+1x120")],
+        [R],
+    ),
+    "of some episodes it is known": (
+        "DistrlNoOutcomes",
+        [outcomes("unknown", "0+9x120"), outcomes("failure", "0+1x120")],
+        [],
+    ),
+    "no episode is unknown": ("DistrlNoOutcomes", [outcomes("unknown", "3x120")], []),
     "nobody learns": ("DistrlNoLearner", ['distrl_ready{run="r", role="feeder"} 1x120'], [R]),
     "one recovers": (
         "DistrlNoLearner",
@@ -111,6 +126,11 @@ FIRES = {
         [f"distrl_reload_alerts_total{{{OF_A_WORKER}}} 0x100 1x20"],
         [R | {"process": "w"}],
     ),
+    "one was refused before the worker was looked at": (
+        "DistrlVersionRefused",
+        [f"distrl_reload_alerts_total{{{OF_A_WORKER}}} _x100 1x20"],
+        [R | {"process": "w"}],
+    ),
     "one was refused hours ago": ("DistrlVersionRefused", [f"distrl_reload_alerts_total{{{OF_A_WORKER}}} 1x120"], []),
     "data is too old": (
         "DistrlPolicyLag",
@@ -142,6 +162,11 @@ FIRES = {
     "a record cannot be read": (
         "DistrlDeadLetters",
         ['distrl_dead_letters_total{run="r", role="learner", process="learner"} 0x60 1x60'],
+        [R | {"role": "learner"}],
+    ),
+    "one could not before the role was looked at": (
+        "DistrlDeadLetters",
+        ['distrl_dead_letters_total{run="r", role="learner", process="learner"} _x60 1x60'],
         [R | {"role": "learner"}],
     ),
     "all can be read": ("DistrlDeadLetters", [f"distrl_dead_letters_total{{{OF_A_WORKER}}} 0x120"], []),

@@ -25,7 +25,7 @@ def test_a_stall_is_reported_with_who_holds_the_tasks() -> None:
     assert stalled(1e9, {}, beats) is None
     words = stalled(61.2, loads, beats)
     assert words == (
-        "no trajectory has come for 61 s though 15 tasks are outstanding: "
+        "no trajectory has come for 61 s, or interrupted ones alone, though 15 tasks are outstanding: "
         "held holds 8 in partitions 3, 5, 0 of its 2 phones answer; "
         "busy holds 3 in partitions 0-2, 2 of its 2 phones answer; "
         "nobody reports to hold 4 in partitions 6"

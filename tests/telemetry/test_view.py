@@ -57,6 +57,13 @@ def test_an_evaluation_counts_each_task_once_and_an_interruption_as_none() -> No
     assert view.status(2_000).evaluations == ((2, Split.TRAIN, 1, 1.0),)
 
 
+def test_an_interruption_is_no_sign_that_a_run_goes_on() -> None:
+    view = RunView()
+    view.feed(trajectory("t1", Outcome.UNKNOWN), 1_000)
+    view.feed(trajectory("t2", Outcome.INTERRUPTED), 2_000)
+    assert view.last_trajectory == 1_000
+
+
 def test_a_task_that_nobody_did_in_many_attempts_is_named_from_training_and_evaluations() -> None:
     """Twenty attempts at a row of a list: half of them fed, half evaluated, and one of each delivered twice."""
     view = RunView()

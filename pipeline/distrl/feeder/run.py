@@ -207,7 +207,7 @@ class Feeder:
             log.warning("%s; %s", words, STALLED_HINT)
 
     def _quiet_s(self) -> float:
-        """Seconds since a trajectory came, or since a task is outstanding, whichever is less."""
+        """Seconds since a trajectory came that was not interrupted, or since a task is outstanding, if that is less."""
         now = time.monotonic()
         if not self._facts.outstanding:
             self._moving_since = now

@@ -17,7 +17,7 @@ from distrl.errors import BrokerError, WireError
 from distrl.feeder.fleet import SILENT_S, Fleet
 from distrl.feeder.snapshots import COVERED, Known
 from distrl.telemetry.feed import last_heartbeats
-from distrl.types import Evaluation, Heartbeat, Record, Task, Trajectory, Update, Version
+from distrl.types import Evaluation, Heartbeat, Outcome, Record, Task, Trajectory, Update, Version
 
 log = logging.getLogger(__name__)
 R = TypeVar("R", bound=Record)
@@ -57,6 +57,7 @@ class Topics:
         self._until: Mapping[int, int] = self._trajectories.ends
         self._next_look = time.monotonic() + GROUP_S
         self.last_trajectory = time.monotonic()
+        """When the last one that was not interrupted was read."""
         covered = {each.partition for each in self.coverage.covered() if each.topic == "tasks"}
         self._first = {partition: first for partition, (first, _) in self.tasks.kept().items()}
         self._facts.deleted += sum(first for partition, first in self._first.items() if partition not in covered)
@@ -191,9 +192,10 @@ class Topics:
             self._view.feed(evaluation, raw.timestamp)
 
     def _trajectory(self, raw: RawRecord) -> None:
-        self.last_trajectory = time.monotonic()
         trajectory = _readable(raw, Trajectory)
         if trajectory is not None:
+            if trajectory.outcome is not Outcome.INTERRUPTED:
+                self.last_trajectory = time.monotonic()
             self._facts.see_trajectory(raw.position.offset, trajectory, raw.value)
             self._view.feed(trajectory, raw.timestamp)
         elif raw.key is not None:

@@ -65,13 +65,29 @@ RECORDED: Final = (
     Recorded(WAITING_SHARE, f"sum by (run) (rate({name('waiting_seconds')}[15m]))"),
 )
 
+
+def _grown(counter: str, within: str) -> str:
+    """How much a counter has grown. One that is first seen with a value has grown by it, which `increase` leaves out:
+    a process may meet what it counts before it is looked at."""
+    return f"increase({counter}[{within}]) > 0 or ({counter} unless {counter} offset {within})"
+
+
 ALERTS: Final = (
     Alert(
         "DistrlNoTrajectories",
         f"max by (run) ({name('quiet_seconds')}) > 600",
         "5m",
         "critical",
-        "run {{ $labels.run }}: no trajectory for {{ $value | humanizeDuration }}, though tasks are outstanding",
+        "run {{ $labels.run }}: no trajectory for {{ $value | humanizeDuration }}, or interrupted ones alone, though "
+        "tasks are outstanding",
+    ),
+    Alert(
+        "DistrlNoOutcomes",
+        f'sum by (run) (rate({name("outcomes")}{{outcome="{Outcome.UNKNOWN.value}"}}[30m])) > 0'
+        f' unless on (run) sum by (run) (rate({name("outcomes")}{{outcome=~"{JUDGED}"}}[30m])) > 0',
+        "15m",
+        "critical",
+        "run {{ $labels.run }}: of its episodes nobody can say how they ended, so nothing is learned from them",
     ),
     Alert(
         "DistrlNoLearner",
@@ -99,7 +115,7 @@ ALERTS: Final = (
     ),
     Alert(
         "DistrlVersionRefused",
-        f"sum by (run, process) (increase({name('reload_alerts')}[30m])) > 0",
+        f"sum by (run, process) ({_grown(name('reload_alerts'), '30m')}) > 0",
         "0m",
         "warning",
         "run {{ $labels.run }}: {{ $labels.process }} has refused the weights of a version and acts with older ones",
@@ -120,7 +136,7 @@ ALERTS: Final = (
     ),
     Alert(
         "DistrlDeadLetters",
-        f"sum by (run, role) (increase({name('dead_letters')}[1h])) > 0",
+        f"sum by (run, role) ({_grown(name('dead_letters'), '1h')}) > 0",
         "0m",
         "warning",
         "run {{ $labels.run }}: a {{ $labels.role }} met records that it could not read",

@@ -84,7 +84,7 @@ class RunFeed:
         return self._view.status(SYSTEM_CLOCK.now_ms())
 
     def progress(self) -> RunProgress:
-        """The outstanding tasks by partition, and how long no trajectory has come. Raises BrokerError."""
+        """Raises BrokerError."""
         waiting = [raw for raw in uncommitted(self._config) if not self._view.finished(raw_key(raw))]
         since = max(self._view.last_trajectory, min((raw.timestamp for raw in waiting), default=0))
         now = SYSTEM_CLOCK.now_ms()
@@ -102,7 +102,8 @@ class RunFeed:
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """loads: outstanding tasks by partition. quiet_s: since the last trajectory, or since a task is outstanding.
+    """loads: outstanding tasks by partition. quiet_s: since the last trajectory that was not interrupted, or since a
+    task is outstanding.
 
     beats: the last heartbeat of every process that is not silent.
     """

@@ -195,7 +195,9 @@ METRICS: Final[dict[str, Metric]] = {
     "outstanding_limit": Metric("most tasks fed and not finished; see feeder.outstanding", FEEDER),
     "retried": Metric("tasks fed again after an interrupted episode", FEEDER, kind=COUNTER),
     "max_lag": Metric("feeder.max_lag: versions that a trajectory may be behind when it is learned", FEEDER),
-    "quiet_seconds": Metric("since a trajectory came, while tasks are outstanding", FEEDER, unit=SECONDS),
+    "quiet_seconds": Metric(
+        "since a trajectory came that was not interrupted, while tasks are outstanding", FEEDER, unit=SECONDS
+    ),
     "consumer_lag": Metric(
         "records of the tasks topic that the workers' group has not committed, within some ten seconds", FEEDER
     ),

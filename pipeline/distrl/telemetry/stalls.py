@@ -1,4 +1,4 @@
-"""Detects stalls: outstanding tasks without new trajectories, and the workers that hold them. Pure.
+"""Detects stalls: outstanding tasks and no new trajectory but interrupted ones, and who holds the tasks. Pure.
 
 Names in heartbeats are untrusted: in texts for people their controls are escaped.
 """
@@ -63,7 +63,7 @@ def holders(loads: Mapping[int, int], beats: Iterable[Heartbeat]) -> list[Holder
 def stalled(quiet_s: float, loads: Mapping[int, int], beats: Iterable[Heartbeat]) -> str | None:
     """The warning; None while trajectories come, or nothing is outstanding.
 
-    quiet_s: since the last trajectory, or since a task is outstanding, whichever is less.
+    quiet_s: since the last trajectory that was not interrupted, or since a task is outstanding, whichever is less.
     """
     outstanding = sum(loads.values())
     if not outstanding or quiet_s < STALLED_S:
@@ -74,7 +74,10 @@ def stalled(quiet_s: float, loads: Mapping[int, int], beats: Iterable[Heartbeat]
     words = [str(each) for each in who] or ["no worker reports"]
     if free:
         words.append(f"nobody reports to hold {sum(free.values())} in partitions {ranges(sorted(free))}")
-    return f"no trajectory has come for {quiet_s:.0f} s though {outstanding} tasks are outstanding: {'; '.join(words)}"
+    return (
+        f"no trajectory has come for {quiet_s:.0f} s, or interrupted ones alone, though {outstanding} tasks are "
+        f"outstanding: {'; '.join(words)}"
+    )
 
 
 STALLED_HINT = "see `distrl devices` for the phones, and the log of the worker that holds the tasks"

@@ -103,7 +103,7 @@ class RunView:
     _seen: IdSet = field(default_factory=IdSet)
     _attempts: Attempts = field(default_factory=Attempts)
     last_trajectory: int = 0
-    """When the last one was appended, by the broker's clock, ms since the epoch; 0: none."""
+    """When the last one that was not interrupted was appended, by the broker's clock, ms since the epoch; 0: none."""
 
     def __post_init__(self) -> None:
         """Refuses a saved state that cannot be shown. Raises ValueError."""
@@ -117,7 +117,8 @@ class RunView:
         self._now = max(self._now, appended_at)
         match record:
             case Trajectory():
-                self.last_trajectory = max(self.last_trajectory, appended_at)
+                if record.outcome is not Outcome.INTERRUPTED:
+                    self.last_trajectory = max(self.last_trajectory, appended_at)
                 self._hear(record.worker, appended_at)
                 self._trajectory(record)
             case Version():

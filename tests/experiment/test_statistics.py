@@ -56,9 +56,19 @@ def test_welchs_interval_is_the_textbooks() -> None:
     assert (found.mean, found.low, found.high) == pytest.approx((-3.0, -3.0 - half, -3.0 + half))
 
 
-def test_arms_without_noise_differ_if_their_numbers_do() -> None:
-    assert difference([1.0, 1.0], [1.0, 1.0]).verdict == "undecided"
-    assert difference([2.0, 2.0], [1.0, 1.0]).verdict == "better"
+def test_seeds_that_are_equal_in_each_arm_decide_nothing() -> None:
+    equal, apart = difference([1.0, 1.0], [1.0, 1.0]), difference([2.0, 2.0], [1.0, 1.0])
+    assert (equal.low, equal.high) == (0.0, 0.0)
+    assert (apart.mean, apart.low, apart.high, apart.verdict) == (1.0, -math.inf, math.inf, "undecided")
+
+
+def test_rounding_takes_no_degree_of_freedom() -> None:
+    """Three seeds of each arm and equal variances: four degrees, whatever the last bits of the variances are."""
+    rng = np.random.default_rng(3)
+    for draws in rng.normal(0.5, 0.05, (200, 3)):
+        found = difference(draws.tolist(), (draws + 0.25).tolist())
+        half = 2.776 * math.sqrt(2 * float(np.var(draws, ddof=1)) / 3)
+        assert found.high - found.mean == pytest.approx(half)
 
 
 def test_the_difference_over_tasks_is_worked_by_hand() -> None:

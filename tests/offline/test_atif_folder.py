@@ -16,7 +16,18 @@ from distrl.offline.atif_folder import AtifFolder, document
 from distrl.offline.replay import item_of
 from distrl.offline.topic_range import Range, TopicRange
 from distrl.store.objects import MissingObjectError
-from distrl.types import SCRIPTED, Action, ActionKind, Evaluation, LogPosition, ObjectRef, Point, Record, Trajectory
+from distrl.types import (
+    PROMPTED,
+    SCRIPTED,
+    Action,
+    ActionKind,
+    Evaluation,
+    LogPosition,
+    ObjectRef,
+    Point,
+    Record,
+    Trajectory,
+)
 from distrl.wire.codec import encode
 from hypothesis import given
 from PIL import Image
@@ -88,6 +99,14 @@ def test_a_document_says_what_was_seen_done_and_written(tmp_path: Path) -> None:
     assert (found.trajectory_id, found.extra["outcome"]) == ("distrl.r.trajectories/0/0", "success")
     for ref in (one, two, last):
         assert (tmp_path / "a" / "images" / f"{ref.sha256}.png").read_bytes() == store.get(ref)
+
+
+def test_of_a_prompted_agents_action_no_probability_is_known(tmp_path: Path) -> None:
+    store = Store()
+    step = factories.step(screenshot=store.screen(0), version=PROMPTED, logprob=0.0, action_ids=())
+    written(tmp_path / "a", store, factories.trajectory("t-0", [step]))
+    (_, made) = read(tmp_path / "a", 0).steps
+    assert "logprob_sum" not in (made.metrics.extra or {})
 
 
 def test_steps_of_a_script_have_no_metrics_of_a_model(tmp_path: Path) -> None:

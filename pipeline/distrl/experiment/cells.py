@@ -98,8 +98,8 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
                 if isinstance(error, BrokenProcessPool):
                     raise ComputeError(
                         "distrl experiment",
-                        f"the system has ended one of {processes or _cores()} processes that compute cells, as it does "
-                        "where memory runs out",
+                        f"one of {processes or _cores()} processes that compute cells has ended without a word, as "
+                        "where memory runs out or somebody kills it",
                         "give the same command again, which goes on with the cells that are missing; --processes 1 "
                         "computes one at a time",
                     ) from None

@@ -16,6 +16,8 @@ T_975: Final = (
     2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
 )  # fmt: skip
 """Student's t, 97.5 %, for 1 to 20 degrees of freedom; more are taken for 20."""
+ROUNDING: Final = 1e-9
+"""Of degrees of freedom: with equal variances they are a whole number, of which rounding takes the last bits."""
 Z_975: Final = 1.960
 """The normal distribution's."""
 
@@ -75,7 +77,8 @@ def difference(one: Sequence[float], other: Sequence[float]) -> Difference:
     """Welch's interval, which does not take the arms' variances to be equal.
 
     A bootstrap of three seeds draws means that are too close together, and would find differences where there are none.
-    With one seed the interval is infinite. Raises ValueError for an arm without seeds.
+    With one seed the interval is infinite, and so it is where seeds differ in neither arm and the arms do: they say
+    nothing of how much others would. Raises ValueError for an arm without seeds.
     """
     if not one or not other:
         raise ValueError("no seeds")
@@ -84,9 +87,10 @@ def difference(one: Sequence[float], other: Sequence[float]) -> Difference:
         return Difference(mean, -math.inf, math.inf)
     parts = [float(np.var(each, ddof=1)) / len(each) for each in (one, other)]
     if sum(parts) == 0:
-        return Difference(mean, mean, mean)
+        half = math.inf if mean else 0.0
+        return Difference(mean, mean - half, mean + half)
     freedom = sum(parts) ** 2 / sum(part**2 / (len(each) - 1) for part, each in zip(parts, (one, other), strict=True))
-    half = T_975[min(len(T_975), max(1, math.floor(freedom))) - 1] * math.sqrt(sum(parts))
+    half = T_975[min(len(T_975), max(1, math.floor(freedom + ROUNDING))) - 1] * math.sqrt(sum(parts))
     return Difference(mean, mean - half, mean + half)
 
 

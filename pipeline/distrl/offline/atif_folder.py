@@ -22,7 +22,7 @@ from typing import Any, Final
 from distrl.offline.episode_folder import EpisodeFolder
 from distrl.offline.new_folder import FolderFormat
 from distrl.offline.replay import Item
-from distrl.types import SCRIPTED, Action, Evaluation, ObjectRef, Step, Trajectory
+from distrl.types import PROMPTED, SCRIPTED, Action, Evaluation, ObjectRef, Step, Trajectory
 
 FORMAT: Final = FolderFormat("distrl-atif/1", re.compile(r"trajectories/[0-9]+-[0-9]+\.json|images/[0-9a-f]{64}\.png"))
 SCHEMA: Final = "ATIF-v1.7"
@@ -132,7 +132,7 @@ def _turn(number: int, step: Step, seen: ObjectRef | None, image: Locate) -> Jso
     ids = {"prompt_token_ids": list(step.prompt_ids), "completion_token_ids": list(step.action_ids)}
     counts = {"prompt_tokens": len(step.prompt_ids), "completion_tokens": len(step.action_ids)}
     known = counts | ids if step.action_ids else {}  # of a prompted agent none is recorded
-    extra = {"logprob_sum": _finite(step.logprob)}
+    extra = {} if step.version == PROMPTED else {"logprob_sum": _finite(step.logprob)}  # nor its probability
     if step.entropy is not None:
         extra["entropy_mean"] = _finite(step.entropy)
     return turn | {"metrics": {**known, "extra": extra}}

@@ -29,7 +29,9 @@ def files_of(folder: Path) -> list[Path]:
         found = sorted(path for path in folder.iterdir() if path.is_file() and is_gzip(path))
     except OSError as error:
         raise ConfigError(
-            "--episodes", f"{folder}: {error.strerror}", "name the folder that holds the data set's files"
+            "--episodes",
+            f"{error.filename or folder}: {error.strerror}",
+            "name the folder that holds the data set's files, all of which can be read",
         ) from None
     if not found:
         raise ConfigError(

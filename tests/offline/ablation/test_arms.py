@@ -146,6 +146,21 @@ def test_an_arm_may_be_of_another_algorithm_with_settings_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
+    ("run", "items", "fed"),
+    [
+        (RUN, ["algorithm.type=grpo"], "once"),
+        (Config.model_validate({"feeder": {"episodes_per_task": 4}}), ["algorithm.type=grpo"], "4 times"),
+        (Config.model_validate({"algorithm": {"type": "grpo"}}), ["algorithm.group_size=16"], "8 times"),
+    ],
+)
+def test_an_arm_whose_groups_would_never_be_whole_is_refused(run: Config, items: list[str], fed: str) -> None:
+    with pytest.raises(ConfigError, match=f"the run fed each task {fed}: no group of episodes is ever whole"):
+        plan(run, arms=items)
+    fed_more = run.model_copy(update={"feeder": run.feeder.model_copy(update={"episodes_per_task": 16})})
+    assert len(plan(fed_more, arms=items).arms) == 2
+
+
+@pytest.mark.parametrize(
     ("item", "shares", "anew", "early"),
     [
         ("algorithm.gamma=0.5", True, False, False),

@@ -15,6 +15,7 @@ from typing import Final
 
 from distrl import config as settings
 from distrl.config import Config
+from distrl.config.algorithms import GrpoSettings
 from distrl.config.effects import Effect, When
 from distrl.errors import ConfigError
 from distrl.runs.settings import learning_fingerprint
@@ -136,7 +137,20 @@ def changed(config: Config, sets: Sets) -> Config:
     if types.get(TYPE, config.algorithm.type) != config.algorithm.type:
         del base["algorithm"]  # another type has settings of its own
     read = settings.load(None, [f"{path}={value}" for path, value in sets], {}, base)
-    return config.model_copy(update={name: getattr(read, name) for name in settings.LEARNING})
+    made = config.model_copy(update={name: getattr(read, name) for name in settings.LEARNING})
+    _refuse_no_groups(made, fed=config.episodes_per_task)
+    return made
+
+
+def _refuse_no_groups(arm: Config, fed: int) -> None:
+    """Raises ConfigError where the arm would learn nothing. fed: how often the run's feeder fed each task."""
+    if isinstance(arm.algorithm, GrpoSettings) and arm.algorithm.group_size > fed:
+        raise ConfigError(
+            "algorithm.group_size",
+            f"is {arm.algorithm.group_size}, and the run fed each task {'once' if fed == 1 else f'{fed} times'}: no "
+            "group of episodes is ever whole in its log",
+            f"ablate a run that was fed with feeder.episodes_per_task={arm.algorithm.group_size} or more",
+        )
 
 
 def allowed(config: Config) -> list[str]:

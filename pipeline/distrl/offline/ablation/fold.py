@@ -90,7 +90,7 @@ class Identity:
         if found is None:
             return
         meta, tensors = found
-        same_meta = all(meta[name] == value for name, value in state.meta().items())
+        same_meta = all(meta.get(name) == value for name, value in state.meta().items())
         self.checkpoint = same_meta and all(
             name in tensors and value.dtype == tensors[name].dtype and value.tobytes() == tensors[name].tobytes()
             for name, value in state.tensors().items()

@@ -261,6 +261,7 @@ def _arm(ablation: Ablation, folded: Folded) -> dict[str, Any]:
     return {
         "name": folded.arm.name,
         "set": dict(folded.arm.sets),
+        "settings": settings_of(folded.arm.config),
         "config_fingerprint": learning_fingerprint(folded.arm.config),
         "cut_anew": folded.arm.other_windows,
         "updates": [u for u, _ in folded.updates],

@@ -123,6 +123,19 @@ def test_evaluations_of_another_suite_are_not_compared_and_reported(tmp_path: Pa
     assert "1 evaluations of other suites are left out." in page.read_text()
 
 
+def test_versions_are_compared_on_the_tasks_that_both_have_played(tmp_path: Path) -> None:
+    """The last version's evaluation is still going on: of four tasks it has played the one that was done before."""
+    outcomes = (Outcome.SUCCESS, Outcome.FAILURE, Outcome.FAILURE, Outcome.FAILURE)
+    first = [trajectory(task(f"h-{n}"), outcome) for n, outcome in enumerate(outcomes)]
+    held = [*(evaluation(0, each) for each in first), evaluation(2, first[0])]
+    page = write_report(data(evaluations=held), tmp_path).read_text()
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert (found["success_before"], found["success_after"]) == (1.0, 1.0)
+    assert "of 1 tasks that both have played" in page
+    page = write_report(data(evaluations=[*held[:1], evaluation(2, first[1])]), tmp_path).read_text()
+    assert "nothing held out was compared yet" in page
+
+
 def test_success_without_a_known_outcome_is_not_zero(tmp_path: Path) -> None:
     held = [evaluation(number, trajectory(task("h-0"), Outcome.UNKNOWN)) for number in (0, 2)]
     page = write_report(data(evaluations=held), tmp_path).read_text()

@@ -54,9 +54,10 @@ class Facts:
     """What is computed for both report files."""
 
     before: tuple[int, list[Trajectory]] | None
-    """The first version with held-out trajectories, and these."""
+    """The first version with held-out trajectories, and those of the tasks that the last one has played, too: an
+    evaluation that is still going on has its short ones first."""
     after: tuple[int, list[Trajectory]] | None
-    """The last one."""
+    """The last one, and those of the same tasks."""
     curve: Sequence[curves.CurvePoint]
     lags: Sequence[int]
     reloads: Sequence[float]
@@ -81,10 +82,11 @@ def facts_of(data: RunData) -> Facts:
     fed = {each.trajectory.task.instruction for each in data.trajectories}
     trained = {folded(each) for each in (*fed, *data.demonstrated)}
     last = held_out[numbers[-1]] if numbers else []
+    before, after = of_same_tasks(held_out[numbers[0]], last) if numbers else ([], [])
     asked = {folded(each.task.instruction) for each in last}
     return Facts(
-        before=(numbers[0], held_out[numbers[0]]) if numbers else None,
-        after=(numbers[-1], held_out[numbers[-1]]) if numbers else None,
+        before=(numbers[0], before) if numbers else None,
+        after=(numbers[-1], after) if numbers else None,
         curve=curves.learning_curve(data.evaluations, Split.VALIDATION, data.versions, data.updates, data.topic),
         lags=curves.policy_lags(data.trajectories, data.versions, data.updates, data.topic),
         reloads=curves.reload_seconds(data.trajectories, data.versions),
@@ -95,6 +97,13 @@ def facts_of(data: RunData) -> Facts:
         unsolved=unsolved((each.task, each.outcome) for each in _attempts(data)),
         failed=by_condition(_positioned(data, numbers[-1], last)) if numbers else (),
     )
+
+
+def of_same_tasks(one: list[Trajectory], other: list[Trajectory]) -> tuple[list[Trajectory], list[Trajectory]]:
+    """Of each those of tasks that the other has, too."""
+    both = {each.task_id for each in one} & {each.task_id for each in other}
+    of_one, of_other = ([each for each in some if each.task_id in both] for some in (one, other))
+    return of_one, of_other
 
 
 def _positioned(data: RunData, version: int, played: Iterable[Trajectory]) -> Iterator[JudgedAttempt]:

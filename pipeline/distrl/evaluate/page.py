@@ -40,15 +40,15 @@ def html_page(data: RunData, facts: Facts, links: Mapping[LogPosition, str]) -> 
 
 
 def _headline(data: RunData, facts: Facts) -> str:
-    if facts.before is None or facts.after is None or facts.before[0] == facts.after[0]:
+    if facts.before is None or facts.after is None or facts.before[0] == facts.after[0] or not facts.after[1]:
         return (
             f"{len(data.trajectories)} trajectories, {len(data.versions)} versions; nothing held out was compared yet."
         )
     (first, _), (last, _) = (curves.score(side[1]).as_text(0) for side in (facts.before, facts.after))
     return (
         f"Held-out success went from <b>{first}</b> (version {facts.before[0]}) to "
-        f"<b>{last}</b> (version {facts.after[0]}) with {len(data.trajectories)} trajectories, "
-        "greedy decoding, outcomes from the phones’ own state."
+        f"<b>{last}</b> (version {facts.after[0]}) with {len(data.trajectories)} trajectories, of "
+        f"{len(facts.after[1])} tasks that both have played, greedy decoding, outcomes from the phones’ own state."
     )
 
 

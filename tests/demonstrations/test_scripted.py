@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,6 +61,15 @@ def test_demonstrations_are_numbered_the_same_again_and_no_training_task_is_amon
     fed = [suites()["home"].task(n, config.learner.seed, Split.TRAIN).phone_seed for n in range(200)]
     assert not {each.phone_seed for each in tasks} & set(fed)
     assert len({script_seed(each) for each in tasks}) == 14
+
+
+def test_what_a_list_holds_out_is_not_demonstrated(tmp_path: Path) -> None:
+    given = demonstration_tasks(Config(), 6)
+    rows = [{"instruction": each.instruction.upper(), "split": "test"} for each in given[1:3]]
+    rows += [{"instruction": f"do {split}", "split": split} for split in ("train", "validation")]
+    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    config = Config.model_validate({"feeder": {"tasks": [tmp_path / "mine.jsonl"]}})
+    assert demonstration_tasks(config, 4) == [given[0], *given[3:6]]
 
 
 @pytest.mark.parametrize("suite", sorted(suites()))

@@ -43,6 +43,7 @@ def track_run(
     found = tracked_run(settings, stop, follow=follow)
     if found is None:
         return
+    settings = run_settings(config, sets, run)  # the run's own, which may have begun only now
     folder = out / found.id / to
     print_line(f"run {found.name}: figures for {to} in {folder}")
     logged = track(settings, found, partial(open_tracker, to, project=project), folder, stop, follow=follow)

@@ -14,13 +14,14 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final, Protocol
 
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.config import Config
 from distrl.demonstrations.reorder import InOrder
-from distrl.errors import DeviceError, PolicyError
+from distrl.errors import ConfigError, DeviceError, PolicyError
 from distrl.policy.actions import to_text
 from distrl.policy.protocol import Tokenizer
 from distrl.policy.registry import tokenizer_of
@@ -32,6 +33,7 @@ from distrl.rollout.phones import Phones
 from distrl.rollout.vocabulary import refuse_unknown_words
 from distrl.rollout.wiring import TRUTH, screenshot_store
 from distrl.store.objects import open_store
+from distrl.tasks.held_out import held_out
 from distrl.tasks.oracle import ImperfectScript
 from distrl.tasks.suite import suite_named
 from distrl.telemetry.monitor import Monitor, Report
@@ -40,6 +42,8 @@ from distrl.types import SCRIPTED, Action, Outcome, Split, Task, Trajectory
 log = logging.getLogger(__name__)
 
 NAME = "demonstrate"
+MOST_PASSED: Final = 50
+"""Tasks looked at for each that is demonstrated."""
 RETRIES = 3
 """How often an interrupted demonstration is played again before this role fails with DeviceError."""
 
@@ -150,10 +154,23 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event, monito
 
 
 def demonstration_tasks(config: Config, count: int) -> list[Task]:
-    """Training tasks under another seed than the feeder's, so that no demonstrated task is fed in the same way."""
-    suite = suite_named(config.feeder.suite)
-    seed = _number(f"demonstrations {config.learner.seed}")
-    return [replace(suite.task(index, seed, Split.TRAIN), task_id=f"demo-{index}") for index in range(count)]
+    """Training tasks under another seed than the feeder's, so that no demonstrated task is fed in the same way. Of a
+    run with feeder.tasks none that its list holds out: their numbers are passed over.
+
+    Raises ConfigError where the list holds out nearly all of the suite.
+    """
+    suite, seed = suite_named(config.feeder.suite), _number(f"demonstrations {config.learner.seed}")
+    refused = held_out(config.feeder) if config.feeder.tasks else None  # a suite holds out none of its own
+    every = (replace(suite.task(at, seed, Split.TRAIN), task_id=f"demo-{at}") for at in range(MOST_PASSED * count))
+    found = list(islice((each for each in every if refused is None or refused.why(each.instruction) is None), count))
+    if len(found) < count:
+        raise ConfigError(
+            "feeder.tasks",
+            f"holds out what suite {suite.name} trains on: it has {len(found)} tasks to demonstrate that are not in "
+            f"its validation or test rows, and {count} are wanted",
+            "name another feeder.suite, whose tasks are demonstrated, or lower warmup.demonstrations",
+        )
+    return found
 
 
 def script_seed(task: Task) -> int:

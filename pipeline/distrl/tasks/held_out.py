@@ -29,14 +29,21 @@ class HeldOut:
 
     def refuse(self, instruction: str, where: str) -> None:
         """Raises ConfigError, which begins with `where`, for an instruction that is held out."""
+        why = self.why(instruction)
+        if why is not None:
+            raise ConfigError(
+                where,
+                f"{instruction!r:.100} {why}: a policy is measured on it",
+                "ask for something else, or about another",
+            )
+
+    def why(self, instruction: str) -> str | None:
+        """Why an instruction is held out; None for one that is not."""
         words = _read(instruction)
         pair = next((pair for pair in pairwise(words) if pair in self.pairs), None)
-        if pair is None and words not in self.instructions:
-            return
-        why = f"names '{' '.join(pair)}', which is held out" if pair else "is a validation or test task"
-        raise ConfigError(
-            where, f"{instruction!r:.100} {why}: a policy is measured on it", "ask for something else, or about another"
-        )
+        if pair is not None:
+            return f"names '{' '.join(pair)}', which is held out"
+        return "is a validation or test task" if words in self.instructions else None
 
 
 def held_out(feeder: FeederSettings) -> HeldOut:

@@ -1,4 +1,4 @@
-"""MLflow, at the server or the folder that MLFLOW_TRACKING_URI names."""
+"""MLflow, at the server or the database that MLFLOW_TRACKING_URI names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ LONGEST_PARAM: Final = 500
 
 
 class MLflow:
-    """A figure is a metric with step and time, so that one that is sent again is the one that is there."""
+    """A figure is a metric with step and time, so that one that is sent again is the one that is there, in a database;
+    a folder (file:) keeps both."""
 
     def __init__(self, project: str) -> None:
         """project: the name of the experiment. Raises ConfigError where no server is named."""

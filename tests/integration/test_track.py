@@ -134,6 +134,26 @@ def test_the_past_is_filled_in_and_a_later_start_adds_what_came(run: Config, tmp
     assert sorted(lines(late), key=key) == sorted(lines(out), key=key), "whenever it is asked, the figures are the same"
 
 
+def test_a_run_that_begins_while_it_is_waited_for_is_followed_by_its_own_settings(broker: str, tmp_path: Path) -> None:
+    """A version's point is there once its one task of the run is evaluated, and not after the 48 of the defaults."""
+    given = {"run": f"tracked-{uuid.uuid4().hex[:8]}", "kafka": {"bootstrap": broker}}
+    its = Config.model_validate({**given, "evaluate": {"validation_episodes": 1}})
+    topic_admin.ensure(its)
+    (tmp_path / "run.yaml").write_text(json.dumps(given))
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        process = subprocess.Popen(COMMAND, cwd=tmp_path, env=environment(), stdout=file, stderr=file)
+    try:
+        waiting.until(lambda: "waiting until it has begun" in log.read_text(), log.read_text, PATIENCE_S)
+        join(its, None, "learner", ())
+        evaluate(its, 0, Outcome.SUCCESS)
+        folder = tmp_path / "out"
+        waiting.until(lambda: any(map(Path.read_text, folder.rglob("points.jsonl"))), log.read_text, PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait(PATIENCE_S)
+
+
 def test_a_follower_that_is_killed_and_started_again_repeats_nothing(run: Config, tmp_path: Path) -> None:
     write_settings(run, tmp_path / "run.yaml")
     folder = tmp_path / "out" / begun(run).id / "files"

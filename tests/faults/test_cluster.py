@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from distrl.broker import reader, topic_admin
-from distrl.broker.journal import ROLE, History, journalled
+from distrl.broker.journal import ROLE, History
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, RawRecord
 from distrl.broker.topics import topic_name
@@ -21,6 +21,7 @@ from distrl.learner.journal_writer import JournalWriter
 from distrl.learner.recover import log_of
 from distrl.telemetry.feed import RunFeed
 from distrl.types import Update, Watermark
+from journals import updates_of
 
 from faults.cluster import NODES, Cluster
 from faults.going import Going, append_line
@@ -120,7 +121,7 @@ def test_the_journal_goes_on_though_the_broker_that_was_to_end_its_transaction_s
                     whole.thaw(leader)
                 break
     print(f"node {leader} stood still: {waited:.1f} s; before it {longest:.1f} s at most")
-    assert [line.u for line in journalled(config)] == list(range(6))
+    assert [line.u for line in updates_of(config, 6)] == list(range(6))
     assert waited < min(PROMISED_S + STEPS * longest, KAFKAS_OWN_S)
 
 

@@ -9,7 +9,7 @@ import pytest
 from distrl.broker import producer as producer_module
 from distrl.broker import topic_admin
 from distrl.broker.connect import BeyondUseError
-from distrl.broker.journal import Journal, journalled
+from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.broker.topics import topic_name
@@ -18,6 +18,7 @@ from distrl.errors import BrokerError
 from distrl.feeder.run import run_feeder
 from distrl.types import Heartbeat, Update, Watermark
 from faults.proxy import Proxy, behind
+from journals import updates_of
 
 pytestmark = pytest.mark.integration
 
@@ -52,7 +53,7 @@ def test_a_journal_whose_place_the_broker_does_not_tell_goes_on(config: Config, 
     updates = [Update(u, (Watermark("t", 0, u),), "f" * 64, 1_000 + u) for u in range(2)]
     with Journal(behind(proxy, config)) as journal:
         assert [journal.append(update) for update in updates] == [None, None]
-    assert journalled(config) == updates
+    assert updates_of(config, 2) == updates
 
 
 def test_an_acknowledgement_that_is_not_understood_fails_its_record_alone(

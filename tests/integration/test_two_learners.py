@@ -12,7 +12,7 @@ from distrl.broker import claims, fenced, topic_admin
 from distrl.broker.claims import Claim, ReplacedError
 from distrl.broker.connect import admin
 from distrl.broker.fenced import this_process
-from distrl.broker.journal import Journal, journalled
+from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
@@ -22,6 +22,7 @@ from distrl.types import Heartbeat, Update, Watermark
 from distrl.wire.codec import encode
 from faults.going import until_written
 from faults.proxy import Proxy, behind
+from journals import updates_of
 
 pytestmark = pytest.mark.integration
 
@@ -56,7 +57,7 @@ def test_a_learner_that_was_away_ends_where_another_has_taken_over_that_has_jour
                 until_written(lambda: away.append(update(1)), PATIENCE_S)
             theirs = replace(update(1), journalled_at=2_000)
             successor.append(theirs)  # at the first attempt: nobody has fenced it
-    assert journalled(config) == [update(0), theirs]
+    assert updates_of(config, 2) == [update(0), theirs]
 
 
 def test_one_that_takes_over_while_the_older_opens_again_stays(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +76,7 @@ def test_one_that_takes_over_while_the_older_opens_again_stays(config: Config, m
             older.append(update(0))
         until_written(lambda: later.append(update(0)), PATIENCE_S)
         later.append(update(1))
-    assert journalled(config) == [update(0), update(1)]
+    assert updates_of(config, 2) == [update(0), update(1)]
 
 
 def test_a_learner_that_was_fenced_by_none_that_stays_goes_on(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +88,7 @@ def test_a_learner_that_was_fenced_by_none_that_stays_goes_on(config: Config, mo
             pass
         until_written(lambda: here.append(update(1)), PATIENCE_S)
         here.append(update(2))
-    assert journalled(config) == [update(0), update(1), update(2)]
+    assert updates_of(config, 3) == [update(0), update(1), update(2)]
 
 
 def test_what_an_older_learner_has_written_last_is_read_before_the_later_one_goes_on(
@@ -102,7 +103,7 @@ def test_what_an_older_learner_has_written_last_is_read_before_the_later_one_goe
             until_written(lambda: later.append(update(0)), PATIENCE_S)
         assert later.history().updates == (theirs,)
         later.append(update(1))
-    assert journalled(config) == [theirs, update(1)]
+    assert updates_of(config, 2) == [theirs, update(1)]
 
 
 def claims_for_the_learner(config: Config, topic: str, *made: Claim) -> None:
@@ -121,7 +122,7 @@ def test_who_may_write_heartbeats_takes_over_from_nobody(config: Config, monkeyp
         with Journal(config):
             pass
         until_written(lambda: here.append(update(0)), PATIENCE_S)
-    assert journalled(config) == [update(0)]
+    assert updates_of(config, 1) == [update(0)]
 
 
 def test_a_claim_that_cannot_be_true_takes_over_from_nobody_and_bars_no_successor(
@@ -137,7 +138,7 @@ def test_a_claim_that_cannot_be_true_takes_over_from_nobody_and_bars_no_successo
             with pytest.raises(ReplacedError, match=REPLACED):
                 until_written(lambda: here.append(update(1)), PATIENCE_S)
             successor.append(update(1))
-    assert journalled(config) == [update(0), update(1)]
+    assert updates_of(config, 2) == [update(0), update(1)]
 
 
 def test_a_claim_that_the_broker_has_lost_is_made_again(config: Config) -> None:

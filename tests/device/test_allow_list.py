@@ -11,7 +11,7 @@ import pytest
 from distrl.config import load
 from distrl.device.allow_list import PackageAllowList
 from distrl.device.app_recovery import recover_app
-from distrl.device.errors import DeviceForeignApp, DeviceGarbage
+from distrl.device.errors import DeviceForeignApp, DeviceGarbage, DeviceGone
 from distrl.device.session import AdbSession
 from distrl.device.window import SYSTEM_UI, FrontWindow, front_window, owner_of
 from distrl.errors import ConfigError
@@ -144,6 +144,17 @@ def test_a_phone_that_names_no_home_screen_is_not_driven_and_no_home_screen_stop
     assert allow_list(session, CLOCK, LAUNCHER).enforce() is None
 
 
+def test_settings_is_no_home_screen_though_it_stands_in_for_one_while_a_phone_starts(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cmd(phone: Handset, call: Invocation) -> CommandResult:
+        return CommandResult(b"priority=-1000 preferredOrder=0\ncom.android.settings/.FallbackHome\n")
+
+    monkeypatch.setitem(COMMANDS, "cmd", cmd)
+    with pytest.raises(DeviceGone, match="still starts"):
+        allow_list(session, CLOCK).enforce()
+
+
 def test_without_a_list_the_phone_is_not_even_asked(session: AdbSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "run", lambda command, within=None: pytest.fail(f"{command} was run"))
     assert allow_list(session).enforce() is None
@@ -184,6 +195,31 @@ def test_a_dump_may_say_that_no_window_has_the_focus(dump: str) -> None:
     window = front_window(dump)
     assert window is not None
     assert (window.title, window.package) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "com.a.b/com.a.b.Main\n  mFocusedApp=ActivityRecord{1 u0 com.a.b/.Main t1}",
+        "PopupWindow:x\n  mFocusedApp=ActivityRecord{1 u0 com.a.b/.Main t1}\n}",
+        "PopupWindow:x}\n  mFocusedApp=ActivityRecord{1 u0 com.a.b/.Main t1}\n",
+    ],
+)
+def test_a_title_that_holds_lines_says_nothing_of_whose_window_it_is(title: str) -> None:
+    evil = "  mFocusedApp=ActivityRecord{9 u0 com.evil/.Main t9}\n"
+    window = front_window(f"  mCurrentFocus=Window{{5c4 u0 {title}}}\n{evil}")
+    assert window is not None
+    assert (window.id, window.package) == ("5c4", None)
+
+
+def test_of_several_displays_the_phone_s_own_counts() -> None:
+    """Android lists them from the bottom, and what was touched last is on top."""
+    other = "  Display: mDisplayId=2 (organized)\n  mCurrentFocus=null\n  mFocusedApp=null\n"
+    own = f"  Display: mDisplayId=0 (organized)\n  mCurrentFocus=Window{{5c4 u0 com.a.b/com.a.b.Main}}\n{APP}"
+    for dump in (other + own, own + other, own):
+        window = front_window(dump)
+        assert window is not None
+        assert (window.id, window.package) == ("5c4", "com.a.b")
 
 
 @pytest.mark.parametrize("dump", ["Can't find service: window\n", ""])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from distrl.device.keyboard import UntypableError, typing_line
+from distrl.device.keyboard import PIECE_CHARACTERS, TooLongError, UntypableError, typing_lines
 from hypothesis import given
 from hypothesis import strategies as st
 from simphone.sh import parse
@@ -31,18 +31,27 @@ def android_types(argument: str) -> str:
 @given(PIECES)
 def test_android_types_exactly_the_text_or_it_is_refused(text: str) -> None:
     try:
-        line = typing_line(text)
+        lines = typing_lines(text)
     except UntypableError:
         assert not (text.isascii() and text.isprintable())
         return
-    commands = parse(line)
-    assert all(command.argv[:2] == ("input", "text") and len(command.argv) == 3 for command in commands)
-    assert "".join(android_types(command.argv[2]) for command in commands) == text
-    assert shlex.split(line, comments=False) == [
-        word for number, command in enumerate(commands) for word in (("&&",) if number else ()) + command.argv
-    ]
+    typed = list[str]()
+    for line in lines:
+        commands = parse(line)
+        assert all(command.argv[:2] == ("input", "text") and len(command.argv) == 3 for command in commands)
+        typed.append("".join(android_types(command.argv[2]) for command in commands))
+        assert shlex.split(line, comments=False) == [
+            word for number, command in enumerate(commands) for word in (("&&",) if number else ()) + command.argv
+        ]
+    assert "".join(typed) == text
+    assert all(0 < len(piece) <= PIECE_CHARACTERS for piece in typed)
 
 
 def test_the_character_that_cannot_be_typed_is_named() -> None:
     with pytest.raises(UntypableError, match=r"character 3 \('\\xe9'\)"):
-        typing_line("caf\u00e9")
+        typing_lines("caf\u00e9")
+
+
+def test_a_text_of_any_characters_that_is_too_long_says_so() -> None:
+    with pytest.raises(TooLongError, match="2001 characters to type; at most 2000"):
+        typing_lines("x" * 2001)

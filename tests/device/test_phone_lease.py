@@ -6,7 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -431,6 +431,28 @@ def test_a_phone_that_does_not_answer_delays_no_other_phones_renewal(
     for each in leases:
         renewer.remove(each)
         each.release()
+
+
+def test_a_release_waits_no_longer_than_that_for_a_renewal_that_waits(
+    adb: AdbServer, phone: SimulatedPhone, tmp_path: Path
+) -> None:
+    settings = config.DeviceSettings(directory=tmp_path, operation_timeout_s=WAIT_S)
+    adb.connect(phone.address)
+    lease = PhoneLease(AdbSession(adb, phone.address, settings), "host", "", TTL_S)
+    lease.hold()
+    phone.faults.set(Fault.SILENT)
+    renewing = threading.Thread(target=lambda: suppressed(lease.renew))
+    renewing.start()
+    until(lease._lock.locked)
+    lease.release()
+    assert renewing.is_alive(), "it waits for the phone still"
+    phone.faults.clear()
+    renewing.join()
+
+
+def suppressed(work: Callable[[], None]) -> None:
+    with suppress(DeviceError):
+        work()
 
 
 @pytest.mark.parametrize("holder", ["process 1 on lab-2 (run x)", "a,b ~ c/d é" * 40, "", "../.. $(reboot); x"])

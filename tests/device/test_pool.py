@@ -376,6 +376,26 @@ def test_eight_threads_never_share_a_phone(adb: AdbServer, clock: Clock, start_p
     assert sum(health.counters["leases"] for health in pool.health()) == 80
 
 
+def test_a_phone_is_free_again_where_its_recovery_fails_for_another_reason_than_its_own(
+    adb: AdbServer, clock: Clock, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where this machine has no thread or no file left for a moment."""
+
+    def full(self: AdbServer) -> bool:
+        raise RuntimeError("can't start new thread")
+
+    pool = pool_of(adb, clock, phone.address)
+    for recover in (pool.discover, pool.lease):
+        with monkeypatch.context() as patched:
+            patched.setattr(AdbServer, "start", full)
+            with pytest.raises(RuntimeError, match="new thread"):
+                recover()
+        assert [each.state for each in pool.health()] != ["leased"]
+    clock.now += 3600.0
+    pool.release(until_answering(pool))
+    pool.close()
+
+
 def test_no_phone_named_is_said(adb: AdbServer) -> None:
     with pytest.raises(DeviceError, match="no phone is configured"):
         DevicePool(adb, config.DeviceSettings())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from distrl import config
-from distrl.device.errors import DeviceGone
+from distrl.device import server as server_module
+from distrl.device.errors import AdbServerGone, DeviceGone
 from distrl.device.server import AdbServer
 from distrl.errors import DeviceError
 
@@ -118,6 +120,34 @@ def test_those_that_ask_a_slow_server_wait_beside_each_other() -> None:
         finally:
             slow.shutdown()
             serving.join()
+
+
+def test_our_own_that_is_slow_to_take_a_connection_stays_ours_and_no_second_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = AdbServer(config.AdbSettings(port=free_ports(1)))
+    assert server.start()
+    pid = server.pid
+
+    def slow(host: str, port: int, timeout_s: float) -> socket.socket:
+        raise TimeoutError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(server_module, "dial", slow)
+        assert not server.start()
+    assert server.pid == pid
+    server.stop()
+    with pytest.raises(DeviceError, match="no adb server answers"):
+        server.version()
+
+
+def test_a_machine_without_files_left_is_what_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(host: str, port: int, timeout_s: float) -> socket.socket:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(server_module, "dial", full)
+    with pytest.raises(AdbServerGone, match="Too many open files"):
+        AdbServer(config.AdbSettings(port=free_ports(1))).start()
 
 
 def spawned(folder: Path, usb: bool = False) -> list[str]:

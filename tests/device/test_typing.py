@@ -6,7 +6,7 @@ import base64
 
 import pytest
 from distrl.device.errors import DeviceRefused, DeviceTimeout
-from distrl.device.keyboard import MAX_CHARACTERS, SERVICE, UntypableError, broadcast_line
+from distrl.device.keyboard import MAX_CHARACTERS, PIECE_CHARACTERS, SERVICE, UntypableError, broadcast_line
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.types import Point
@@ -67,6 +67,22 @@ def test_control_characters_are_refused_whole_with_their_place(
     with pytest.raises(DeviceRefused, match=rf"character {len(before)} .*cannot be typed"):
         session.type_text(before + control + "after")
     assert events == []
+
+
+def test_a_long_text_has_time_by_its_length(session: AdbSession, events: list[Event]) -> None:
+    """Typed in pieces, each with the deadline of one operation: a phone types some hundred characters a second."""
+    text = "".join(f"{number} % s " for number in range(200))
+    session.type_text(text)
+    typed = [event.text for event in events if isinstance(event, Text)]
+    assert "".join(typed) == text
+    assert len(typed) >= len(text) / PIECE_CHARACTERS
+
+
+@pytest.mark.parametrize("way", ["input", "auto", "service"])
+def test_of_a_text_that_is_too_long_it_is_the_length_that_helps(session: AdbSession, way: str) -> None:
+    with pytest.raises(DeviceRefused) as refused:
+        with_keyboard(session, way).type_text("x" * (MAX_CHARACTERS + 1))
+    assert refused.value.hint == "type less at once"
 
 
 def test_a_text_that_is_too_long_is_refused_whole(session: AdbSession, events: list[Event]) -> None:

@@ -73,10 +73,13 @@ class DeviceOversized(DeviceError):  # noqa: N818
     """The screen has more pixels than the policy reads (images.MAX_PIXELS)."""
 
 
+_OTHER_COMMAND = "ask for something that the phone can do"
+
+
 class DeviceRefused(DeviceError):  # noqa: N818
     """The phone works but refuses this: a command that exits with an error, text that it cannot type."""
 
-    def __init__(self, where: str, what: str, hint: str = "ask for something that the phone can do") -> None:
+    def __init__(self, where: str, what: str, hint: str = _OTHER_COMMAND) -> None:
         super().__init__(where, what, hint)
 
 
@@ -93,7 +96,8 @@ def must_succeed() -> Iterator[None]:
     try:
         yield
     except DeviceRefused as error:
-        raise DeviceGarbage(error.where, error.what) from error
+        hint = _HINT if error.hint == _OTHER_COMMAND else error.hint
+        raise DeviceGarbage(error.where, error.what, hint) from error
 
 
 class DeviceUnready(DeviceError):  # noqa: N818

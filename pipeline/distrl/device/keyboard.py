@@ -14,20 +14,27 @@ import shlex
 import time
 import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from distrl.device.adb_protocol import Deadline
 from distrl.device.errors import ActionRefused, DeviceGarbage, DeviceRefused
+from distrl.errors import DeviceError
 
 log = logging.getLogger(__name__)
 
 MAX_CHARACTERS: Final = 2000
 """More than any field needs; a command line is limited too."""
+PIECE_CHARACTERS: Final = 200
+"""Typed by one `input text`, which has the deadline of one operation. The phone goes on with a command that is given
+up, so little is left of it then."""
 PACKAGE: Final = "com.android.adbkeyboard"
 SERVICE: Final = f"{PACKAGE}/.AdbIME"
 UP_S: Final = 2.0
 """Longest wait for the service to be bound to a text field. If no field has the focus it never is, and the text is
 lost, as with `input text`."""
+PUT_BACK_S: Final = 2.0
+"""For the phone's own keyboard after a failure, which may have used up the operation's time."""
 POLL_S: Final = 0.02
 _UNTYPABLE = re.compile(r"[^\x20-\x7e]")
 _BETWEEN = re.compile(r"(?<=%)(?=s)")
@@ -40,13 +47,25 @@ class UntypableError(ValueError):
     """Text that cannot be typed; the message has the position and the reason."""
 
 
-def typing_line(text: str) -> str:
-    """The command line that types `text` with `input text`; empty for an empty text. Raises UntypableError."""
+class TooLongError(UntypableError):
+    """More text than is typed at once, whatever it is."""
+
+    hint: Final = "type less at once"
+
+
+def typing_lines(text: str) -> list[str]:
+    """The command lines that type `text` with `input text`, one after the other; none for an empty text. Raises
+    UntypableError."""
     _check_length(text)
     if found := _UNTYPABLE.search(text):
         raise UntypableError(
             f"character {found.start()} ({found.group()!a}) cannot be typed with `input text`; printable ASCII can"
         )
+    every = [text[at : at + PIECE_CHARACTERS] for at in range(0, len(text), PIECE_CHARACTERS)]
+    return [_typing_line(piece) for piece in every]
+
+
+def _typing_line(text: str) -> str:
     pieces = [piece.replace(" ", "%s") for piece in _BETWEEN.split(text) if piece]
     return " && ".join(f"input text {shlex.quote(piece)}" for piece in pieces)
 
@@ -82,6 +101,8 @@ class KeyboardService:
         """
         try:
             line = broadcast_line(text)
+        except TooLongError as error:
+            raise ActionRefused(self._serial, str(error), error.hint) from error
         except UntypableError as error:
             raise ActionRefused(self._serial, str(error), "type text and newlines only") from error
         if not text:
@@ -99,8 +120,11 @@ class KeyboardService:
             said = self._ask(line, deadline)
             if "Broadcast completed" not in said:
                 raise DeviceGarbage(self._serial, f"`am broadcast` answered {said[:_WORDS]!r}")
-        finally:
-            self.put_back(deadline)
+        except DeviceError:
+            with suppress(DeviceError):  # the first is what went wrong; `put_back_keyboard` tries again
+                self.put_back(Deadline(PUT_BACK_S))
+            raise
+        self.put_back(deadline)
 
     def put_back(self, deadline: Deadline) -> None:
         """Select the phone's own keyboard again, if we have selected another one.
@@ -142,4 +166,4 @@ class KeyboardService:
 
 def _check_length(text: str) -> None:
     if len(text) > MAX_CHARACTERS:
-        raise UntypableError(f"{len(text)} characters to type; at most {MAX_CHARACTERS} are typed at once")
+        raise TooLongError(f"{len(text)} characters to type; at most {MAX_CHARACTERS} are typed at once")

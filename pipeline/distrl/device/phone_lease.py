@@ -149,13 +149,19 @@ class PhoneLease:
                 self._hold()
 
     def release(self) -> None:
-        """Remove it from the phone, if it is there and the phone answers. Raises nothing."""
-        with self._lock:
+        """Remove it from the phone, if it is there and the phone answers within RELEASE_S. Raises nothing."""
+        deadline = Deadline(RELEASE_S)
+        self._wanted = False
+        if not self._lock.acquire(timeout=RELEASE_S):  # a renewal waits for the phone, which does not answer
+            return
+        try:
             name, self._name, self._wanted = self._name, "", False
             if name and self._clock() - self._renewed < self.ttl_s * USABLE:  # else the phone likely does not answer
                 line = f"rm {DIRECTORY}/{name} 2>/dev/null && rmdir {DIRECTORY} 2>/dev/null"
                 with suppress(DeviceError):
-                    self._session.run(line, Deadline(RELEASE_S))
+                    self._session.run(line, deadline)
+        finally:
+            self._lock.release()
 
     def check(self) -> None:
         """Without a query to the phone. Raises DeviceHeld if another has taken it, DeviceGone if it was not renewed

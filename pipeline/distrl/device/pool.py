@@ -105,12 +105,15 @@ class DevicePool:
             untried = [each for each in untried if self._take(each, now)]
             for phone in untried:
                 phone.leased = True
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            list(threads.map(self._recover, untried))
+        try:
+            with ThreadPoolExecutor(AT_ONCE) as threads:
+                list(threads.map(self._recover, untried))
+        finally:
+            with self._changed:
+                for phone in untried:
+                    phone.leased = False
+                self._changed.notify_all()
         with self._changed:
-            for phone in untried:
-                phone.leased = False
-            self._changed.notify_all()
             found = [phone.serial for phone in self._phones.values() if phone.health.connected]
         faults = [phone.fault for phone in untried if phone.emulator is not None and phone.fault is not None]
         if faults and not found and not self._stop.is_set():
@@ -153,7 +156,12 @@ class DevicePool:
                 with self._changed:
                     self._changed.wait(min(left, LONGEST_WAIT_S))
                 continue
-            if (phone.health.connected and self._is_ours(phone)) or self._recover(phone):
+            try:
+                answers = (phone.health.connected and self._is_ours(phone)) or self._recover(phone)
+            except BaseException:  # not of the phone, as where this machine has no thread left
+                self._put_back(phone, True, phone.fault)
+                raise
+            if answers:
                 phone.counters["leases"] += 1
                 return self._session(phone)
             self._put_back(phone, True, phone.fault)
@@ -353,6 +361,12 @@ class DevicePool:
             raise
         except DeviceError as error:
             raise AdbServerGone(error.where, error.what, error.hint) from error
+        except OSError as error:
+            raise AdbServerGone(
+                "adb.port",
+                f"no adb server can be started: {error.strerror or error}",
+                "look at this machine: room on its disk, and how many files this process has open",
+            ) from error
 
     def _take_aliases(self, phone: PooledPhone) -> None:
         """Lock it under its other name as well: for a phone on USB, its serial or its USB port.

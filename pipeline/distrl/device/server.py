@@ -23,7 +23,7 @@ import adbutils
 
 from distrl import config
 from distrl.device.adb_protocol import Connection, Deadline
-from distrl.device.errors import DeviceGone, refusal
+from distrl.device.errors import AdbServerGone, DeviceGone, refusal
 from distrl.device.names import LOOPBACK, USB, adb_line
 from distrl.dial import dial
 from distrl.errors import DeviceError
@@ -107,6 +107,7 @@ class AdbServer:
     def _start(self) -> bool:
         if self._log is not None:
             self._log.parent.mkdir(parents=True, exist_ok=True)
+        self._end()  # one of our own that does not listen
         with self._log.open("a+b") if self._log is not None else tempfile.TemporaryFile() as said:
             self._child = self._spawn(said)
             self._wait_started(self._child, said)
@@ -210,9 +211,21 @@ class AdbServer:
             return connection.read_text()
 
     def _listens(self) -> bool:
+        """Whether anything does; one that is too slow to say so does. Raises AdbServerGone where that cannot be found
+        out on this machine."""
         try:
             dial(self.adb.host, self.adb.port, LISTENS_S).close()
-        except OSError:
+        except ConnectionRefusedError:
+            return False
+        except TimeoutError:
+            return self.local
+        except OSError as error:
+            if self.local:
+                raise AdbServerGone(
+                    self.where,
+                    f"nothing can be asked of the adb server there: {error.strerror or error}",
+                    "look at this machine: how many files this process has open, and its memory",
+                ) from None
             return False
         return True
 

@@ -24,12 +24,13 @@ from distrl.device.errors import (
     ActionRefused,
     DeviceBlack,
     DeviceGarbage,
+    DeviceGone,
     DeviceOversized,
     DeviceRefused,
     DeviceTimeout,
     too_slow,
 )
-from distrl.device.keyboard import KeyboardService, UntypableError, typing_line
+from distrl.device.keyboard import KeyboardService, TooLongError, UntypableError, typing_lines
 from distrl.device.names import adb_line
 from distrl.device.screenshot import BlackImageError, BrokenImageError, OversizedImageError, Screenshot, verified
 from distrl.device.server import AdbServer
@@ -51,6 +52,11 @@ KEYCODES = {"HOME": 3, "BACK": 4, "ENTER": 66, "DEL": 67, "WAKEUP": 224}
 WORDS_SHOWN = 200
 """Characters of a phone's output shown in an error."""
 _WAKEFULNESS = re.compile(r"mWakefulness=(\w+)")
+_ERROR = re.compile(r"^Error", re.MULTILINE)
+_NO_TOUCHES = "INJECT_EVENTS"
+"""In what a phone says that takes no touches and keys from adb."""
+_STANDS_IN = ".FallbackHome"
+"""Activity of Settings that is the home screen between a phone's start and its first unlock."""
 _HOME_ACTIVITY = re.compile(rf"^({PACKAGE.pattern})/\S+$", re.MULTILINE)
 _SIZE = re.compile(r"(Physical|Override) size: (\d+)x(\d+)")
 _KEYS = {ActionKind.BACK: "BACK", ActionKind.HOME: "HOME", ActionKind.ENTER: "ENTER"}
@@ -112,7 +118,15 @@ class AdbSession:
         if finished.code != 0:
             said = (finished.stderr or finished.stdout).decode("utf-8", "replace").strip()[:WORDS_SHOWN]
             line = command if isinstance(command, str) else shlex.join(command)
-            raise DeviceRefused(self._serial, f"`{line[:WORDS_SHOWN]}` exited with {finished.code}: {said}")
+            what = f"`{line[:WORDS_SHOWN]}` exited with {finished.code}: {said}"
+            if _NO_TOUCHES in said:
+                raise DeviceRefused(
+                    self._serial,
+                    what,
+                    "allow it in the phone's developer options: Xiaomi and others call it USB debugging (Security "
+                    "settings)",
+                )
+            raise DeviceRefused(self._serial, what)
         return finished.stdout
 
     def shell(self, command: Sequence[str] | str) -> str:
@@ -132,22 +146,24 @@ class AdbSession:
     def type_text(self, text: str) -> None:
         """Type text, literally. Raises ActionRefused for text that cannot be typed; then nothing was typed.
 
-        By the means of devices.keyboard. Text beyond printable ASCII needs ADBKeyBoard on the phone.
+        By the means of devices.keyboard. Text beyond printable ASCII needs ADBKeyBoard on the phone. A long text takes
+        several operations, each with a deadline of its own.
         """
-        deadline, way = self._deadline(), self._devices.keyboard
-        line = None
-        if way != "service":
+        lines = None
+        if (way := self._devices.keyboard) != "service":
             try:
-                line = typing_line(text)
+                lines = typing_lines(text)
+            except TooLongError as error:
+                raise ActionRefused(self._serial, str(error), error.hint) from error
             except UntypableError as error:
                 if way == "input":
                     hint = "type printable ASCII, or set devices.keyboard to auto and install ADBKeyBoard on the phone"
                     raise ActionRefused(self._serial, str(error), hint) from error
-        if line is None:
-            self._keyboard.type_text(text, deadline)
+        if lines is None:
+            self._keyboard.type_text(text, self._deadline())
             self._note_act()
-        elif line:
-            self._act(line, deadline)
+        for line in lines or ():
+            self._act(line, self._deadline())
 
     def put_back_keyboard(self) -> None:
         """Select the phone's own keyboard again, in case an interrupted `type_text` has left another one."""
@@ -177,7 +193,8 @@ class AdbSession:
         return InFront(package, window.failed_app if package == SYSTEM_UI else "")
 
     def launcher(self) -> str:
-        """The package of the phone's home screen. Raises DeviceGarbage if the phone does not name one."""
+        """The package of the phone's home screen. Raises DeviceGarbage if the phone does not name one, and DeviceGone
+        while it still starts: until then Settings stands in for it."""
         finished = self.run(
             "cmd package resolve-activity --brief -a android.intent.action.MAIN -c android.intent.category.HOME"
         )
@@ -188,11 +205,13 @@ class AdbSession:
                 f"it names no home screen: {said.strip()[:WORDS_SHOWN]!r}",
                 "choose a launcher on the phone, or add its package to devices.allowed_packages",
             )
+        if found.group().endswith(_STANDS_IN):
+            raise DeviceGone(self._serial, "it still starts: its home screen is not there yet")
         return found.group(1)
 
     def start_app(self, package: str) -> None:
         """Bring an app to the front. Raises DeviceRefused if it is not installed."""
-        said = self._act(
+        line = shlex.join(
             [
                 "am",
                 "start",
@@ -202,10 +221,10 @@ class AdbSession:
                 "android.intent.category.LAUNCHER",
                 "-p",
                 self._package(package),
-            ],
-            self._deadline(),
+            ]
         )
-        if "Error" in said:  # Android before 12 exits with 0 all the same
+        said = self._act(f"{line} 2>&1", self._deadline())
+        if _ERROR.search(said):  # Android before 12 exits with 0 all the same
             raise DeviceRefused(self._serial, f"{package} cannot be started: {said.strip()[:WORDS_SHOWN]}")
 
     def stop_app(self, package: str) -> None:

@@ -1,13 +1,16 @@
 """Parses `dumpsys window`: the window in front, and the package that it belongs to for a person.
 
 `dumpsys window displays` names the window by its title alone. The title of an activity is package/activity; a menu or
-dialog has any text that its app gives it, in the phone's language. Of those `dumpsys window windows` names the owner.
+dialog has any text that its app gives it, in the phone's language, and that text may hold lines that look like others
+of the dump. Of those `dumpsys window windows` names the owner. Of several displays the phone's own counts: it is the
+one that screenshots show and that is touched.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from distrl.names import PACKAGE
@@ -16,6 +19,8 @@ SYSTEM_UI: Final = "com.android.systemui"
 """The package of the system's own windows: NotificationShade, StatusBar, "Application Not Responding"."""
 ANDROID: Final = "android"
 """The owner of the dialogs of the system's server."""
+_DISPLAY = re.compile(r"^\s*Display: mDisplayId=(\d+)\b", re.MULTILINE)
+_OWN_DISPLAY = "0"
 _FOCUS = re.compile(r"mCurrentFocus=(?:Window\{(\S+) \S+ ([^\n]*))?")
 _APP = re.compile(r"mFocusedApp=.*?ActivityRecord\{\S+ \S+ ([^\s/}]+)/")
 _ACTIVITY = re.compile(rf"({PACKAGE.pattern})/\S+")
@@ -37,6 +42,8 @@ class FrontWindow:
     """package/activity, a system window's name, what an app named its dialog; empty while no window has the focus."""
     app: str
     """The package of the activity that has the focus among activities; empty for none."""
+    is_one_line: bool = True
+    """Whether title and app are what Android says: a title that holds lines may say anything."""
 
     @property
     def package(self) -> str | None:
@@ -44,6 +51,8 @@ class FrontWindow:
         as an app may name its window like another's."""
         if not self.id:
             return ""
+        if not self.is_one_line:
+            return None
         activity = _ACTIVITY.fullmatch(self.title)
         if activity is not None and self.app in ("", activity.group(1)):
             return activity.group(1)
@@ -67,11 +76,22 @@ class InFront(NamedTuple):
 
 def front_window(dump: str) -> FrontWindow | None:
     """Of `dumpsys window displays`; None for a dump without a focus."""
-    found = _FOCUS.search(dump)
+    of_display = _own_display(dump)
+    found = _FOCUS.search(of_display)
     if found is None:
         return None
-    app = _APP.search(dump)
-    return FrontWindow(found.group(1) or "", (found.group(2) or "").removesuffix("}"), app.group(1) if app else "")
+    title, apps = found.group(2) or "", set(_APP.findall(of_display))
+    is_one_line = len(apps) <= 1 and (not title or title.endswith("}"))
+    return FrontWindow(found.group(1) or "", title.removesuffix("}"), min(apps, default=""), is_one_line)
+
+
+def _own_display(dump: str) -> str:
+    """What the dump says of the phone's own display; all of it where it tells no displays apart."""
+    places = [(found.group(1), found.start()) for found in _DISPLAY.finditer(dump)]
+    for (display, start), (_, end) in pairwise([*places, ("", len(dump))]):
+        if display == _OWN_DISPLAY:
+            return dump[start:end]
+    return dump
 
 
 def owner_of(window: str, dump: str) -> str:

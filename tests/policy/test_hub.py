@@ -15,7 +15,7 @@ from distrl.errors import PolicyError
 from distrl.policy.hub import BY_DEFAULT, NAME, OFFLINE, downloaded, located, offline_by_default
 from distrl.policy.registry import base_sha256
 from distrl.policy.vlm.directory import DECIDING, identity
-from hub import Hub, commit_of, files, served
+from hub import Hub, commit_of, served
 from huggingface_hub import constants
 
 from policy.conftest import png
@@ -32,6 +32,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "README.md").write_text("nothing that decides what it does")
     (directory / "modeling_evil.py").write_text("raise SystemExit('code of the model was run')")
     (directory / "pytorch_model.bin").write_bytes(b"pickled")
+    (directory / "original").mkdir()
+    (directory / "original" / "weights.safetensors").write_bytes(b"the same in another form")
     return directory
 
 
@@ -51,10 +53,10 @@ def hub(model: Path) -> Iterator[Hub]:
 
 def test_the_files_that_decide_are_fetched_and_no_others(hub: Hub, model: Path, tmp_path: Path) -> None:
     found = downloaded(f"{MODEL}@main", hub.url, tmp_path)
-    names = {path.relative_to(found) for path in files(found)}
-    assert names == {path.relative_to(model) for path in files(model) if path.suffix in DECIDING}
+    names = {path.relative_to(found) for path in found.rglob("*") if path.is_file()}
+    assert names == {Path(path.name) for path in model.iterdir() if path.suffix in DECIDING}
     assert identity(found) == identity(model)
-    assert not any(name in asked for name in ("README", "evil", ".bin") for asked in hub.asked)
+    assert not any(name in asked for name in ("README", "evil", ".bin", "original/w") for asked in hub.asked)
 
 
 def test_a_second_process_fetches_no_file_and_a_commit_needs_no_hub(hub: Hub, model: Path, tmp_path: Path) -> None:

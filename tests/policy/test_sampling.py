@@ -144,3 +144,10 @@ def test_a_worker_draws_by_its_settings() -> None:
     given = load(sets=["worker.temperature=0.5", "worker.top_p=0.9", "worker.top_k=7"], environ={})
     assert Sampling.of(given.worker) == Sampling(0.5, 0.9, 7)
     assert Sampling.of(load(environ={}).worker) == FULL
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(top_p=0.9), Sampling(top_k=2), Sampling(0.5, 0.9, 3)])
+def test_logits_that_are_no_numbers_give_log_probabilities_that_are_none(sampling: Sampling) -> None:
+    """Who draws by them sees that, and says so."""
+    found = sampling.log_probabilities(torch.full((2, 5), torch.nan))
+    assert found.isnan().all()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from distrl.errors import PolicyError
-from distrl.policy.vlm.directory import DECIDING
+from distrl.policy.vlm.directory import DECIDING, TEMPLATE
 from distrl.text import first_line
 
 LOG = logging.getLogger("distrl.policy.hub")
@@ -80,6 +80,8 @@ def downloaded(name: str, endpoint: str | None = None, cache: Path | None = None
                     endpoint=endpoint,
                     cache_dir=cache,
                     allow_patterns=sorted(f"*{suffix}" for suffix in DECIDING),
+                    # of folders within, which may hold gigabytes in another form, templates alone are read
+                    ignore_patterns=sorted(f"*/*{suffix}" for suffix in DECIDING - {TEMPLATE}),
                 )
             )
     except GatedRepoError:

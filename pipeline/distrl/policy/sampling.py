@@ -45,7 +45,7 @@ class Sampling:
         mass = ordered.exp().cumsum(-1)
         before = mass - ordered.exp()
         left = (before < self.top_p * mass[..., -1:]).sum(-1, keepdim=True)
-        return logp >= ordered.gather(-1, left - 1)
+        return logp >= ordered.gather(-1, (left - 1).clamp(min=0))  # none is left where they are no numbers
 
     def log_probabilities(self, logits: Tensor) -> Tensor:
         """(…, V) log-probabilities of logits (…, V); −∞ for what is left out."""

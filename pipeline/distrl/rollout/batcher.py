@@ -94,8 +94,8 @@ def decided(
             raise PolicyError(
                 "policy",
                 f"gives the action {row.action_text[:40]!r}, which it has chosen, the log-probability {row.logprob}",
-                "its logits are not finite or the action is none of its own; try policy.precision=float32, and `distrl "
-                "policy try`, which asks it for one decision",
+                "its logits are not finite or the action is none of its own; try policy.precision=float32 and "
+                "policy.image_precision=float32 in a new run, and `distrl policy try`, which asks it for one decision",
             )
     return [
         Decision(

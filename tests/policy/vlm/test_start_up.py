@@ -10,9 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from distrl.errors import PolicyError
 from distrl.policy.registry import policy_of
 from distrl.policy.sampling import FULL
+from distrl.policy.screen_cache import ScreenCache
+from distrl.policy.vlm import model as model_module
+from distrl.policy.vlm.model import VisionLanguageModel
 from distrl.policy.vlm.policy import VlmPolicy
 from distrl.policy.vlm.processor import Processor
 from PIL import Image
@@ -96,3 +100,46 @@ def test_no_model_is_refused_for_rounding(
     monkeypatch.setattr("distrl.policy.vlm.model.MOST_DIFFERENCE", 1e-4)
     FAMILIES[family](tmp_path)
     policy_of(settings(tmp_path, precision=precision, image_precision="float16"))
+
+
+@pytest.mark.parametrize("family", [FAMILIES["qwen25"], FAMILIES["smolvlm"]])
+def test_a_running_policy_keeps_its_weights_whatever_becomes_of_their_file(
+    family: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """Written to in place, as by a copy of another model over it: a new file would leave the old one mapped."""
+    family(tmp_path)
+    policy = policy_of(settings(tmp_path))
+    assert isinstance(policy, VlmPolicy)
+    looked = policy.image_features(png(1, *SIZES[0])).tokens.clone()
+    adapter = policy.adapter()
+    file = tmp_path / "model.safetensors"
+    with file.open("r+b") as written:
+        written.seek(file.stat().st_size // 4)
+        written.write(bytes(file.stat().st_size // 2))
+    policy._screens = ScreenCache(1, 0)
+    assert torch.equal(policy.image_features(png(1, *SIZES[0])).tokens, looked)
+    assert policy.adapter() == adapter
+
+
+def test_a_model_that_changes_while_it_is_loaded_has_no_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FAMILIES["qwen25"](tmp_path)
+
+    class ChangesMeanwhile(VisionLanguageModel):
+        def __init__(self, directory: Path, processor: Processor) -> None:
+            super().__init__(directory, processor)
+            file = directory / "config.json"
+            file.write_text(file.read_text() + " ")
+
+    monkeypatch.setattr(model_module, "VisionLanguageModel", ChangesMeanwhile)
+    with pytest.raises(PolicyError, match="has changed while it was loaded"):
+        policy_of(settings(tmp_path))
+
+
+def test_a_system_prompt_that_says_where_a_screenshot_is_is_refused(tmp_path: Path) -> None:
+    FAMILIES["smolvlm"](tmp_path)
+    with pytest.raises(PolicyError) as refused:
+        policy_of(settings(tmp_path, system_prompt="Look at <image> and act."))
+    assert refused.value.where == "policy.system_prompt"
+    assert "'<image>'" in refused.value.what

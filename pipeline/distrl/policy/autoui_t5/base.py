@@ -19,7 +19,7 @@ from distrl.policy.autoui.base import Base
 from distrl.policy.autoui_t5.directory import MAKE, PIXELS, VISION, WEIGHTS, described, files, identity
 from distrl.policy.autoui_t5.model import AutoUIT5, Pixels, published_name
 from distrl.policy.autoui_t5.tokenizer import T5Tokenizer
-from distrl.policy.files import CONFIG, HINT
+from distrl.policy.files import CONFIG, HINT, refuse_other
 
 LORA_TARGETS: Final = ("q", "k", "v", "o")
 NAMED: Final = 4
@@ -30,6 +30,7 @@ def load_base(directory: Path, settings: PolicySettings) -> Base:
     """Raises PolicyError where a file is missing, unreadable or not what config.json describes; it names what does not
     fit."""
     files(directory)
+    before = identity(directory)
     with torch.device("meta"):  # weights are loaded, not drawn
         model = described_model(*described(directory), str(directory / CONFIG))
     fill(model, _tensors(directory / WEIGHTS), _tensors(directory / VISION), str(directory))
@@ -42,7 +43,8 @@ def load_base(directory: Path, settings: PolicySettings) -> Base:
             "name the tokenizer that the checkpoint was trained with",
         )
     model.limit(tokenizer.size)
-    return Base(model.requires_grad_(False).eval(), tokenizer, identity(directory), LORA_TARGETS)
+    refuse_other(directory, before, identity(directory))
+    return Base(model.requires_grad_(False).eval(), tokenizer, before, LORA_TARGETS)
 
 
 def described_model(t5: Mapping[str, Any], vision: Mapping[str, Any], where: str) -> AutoUIT5:
@@ -69,7 +71,8 @@ def fill(model: AutoUIT5, language: Mapping[str, Tensor], vision: Mapping[str, T
         refuse_misfits(tensors, {names[name]: tuple(each.shape) for name, each in wanted.items()}, f"{where}: {file}")
         for name in wanted:
             owner, _, leaf = name.rpartition(".")
-            value = nn.Parameter(tensors[names[name]].float(), requires_grad=False)
+            # a copy: the library maps the file, so that who writes to it would change a running policy
+            value = nn.Parameter(tensors[names[name]].to(torch.float32, copy=True), requires_grad=False)
             setattr(model.get_submodule(owner), leaf, value)
     if model.t5.config.scale_decoder_outputs:  # of a T5 whose head is its embeddings
         model.t5.lm_head.weight = model.t5.shared.weight

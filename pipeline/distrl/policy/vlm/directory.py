@@ -14,7 +14,8 @@ from typing import Any, Final
 from distrl.errors import PolicyError
 from distrl.policy.files import CONFIG, HINT, identity_of, parsed, read
 
-DECIDING: Final = frozenset({".json", ".safetensors", ".jinja", ".txt", ".model"})
+TEMPLATE: Final = ".jinja"
+DECIDING: Final = frozenset({".json", ".safetensors", TEMPLATE, ".txt", ".model"})
 """Suffixes of the files that the library reads: settings, weights, chat template, vocabulary."""
 PREPROCESSOR: Final = ("preprocessor_config.json", "processor_config.json")
 INDEX: Final = "model.safetensors.index.json"

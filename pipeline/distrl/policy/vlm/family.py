@@ -10,6 +10,7 @@ from distrl.errors import PolicyError
 from distrl.policy.actions import to_text
 from distrl.policy.dialects.protocol import Dialect
 from distrl.policy.dialects.registry import DIALECTS
+from distrl.policy.files import refuse_other
 from distrl.policy.protocol import Policy, Tokenizer
 from distrl.policy.registry import PolicyFamily
 from distrl.policy.vlm.directory import end_ids, files, identity, model_type
@@ -46,6 +47,12 @@ def _vlm_tokenizer(directory: Path, chosen: settings.PolicySettings) -> VlmToken
 
     files(directory)
     processor = Processor(directory, chosen.max_pixels, chosen.chat_template, 1 + chosen.history_screens)
+    if chosen.system_prompt is not None and (mark := processor.mark_in(chosen.system_prompt)) is not None:
+        raise PolicyError(
+            "policy.system_prompt",
+            f"has the text {mark!r}, by which this model's prompts say where a screenshot is",
+            "say it in other words",
+        )
     ends = end_ids(directory)
     if not ends or max(ends) >= processor.size:
         raise PolicyError(
@@ -81,9 +88,11 @@ def _policy(directory: Path, chosen: settings.PolicySettings, seed: int) -> Poli
     from distrl.policy.vlm.model import VisionLanguageModel
     from distrl.policy.vlm.policy import VlmPolicy
 
+    before = identity(directory)
     tokenizer = _vlm_tokenizer(directory, chosen)
     model = VisionLanguageModel(directory, tokenizer.processor)
-    return VlmPolicy(model, tokenizer, chosen, identity(directory), seed)
+    refuse_other(directory, before, identity(directory))
+    return VlmPolicy(model, tokenizer, chosen, before, seed)
 
 
 VLM: Final = PolicyFamily(_tokenizer, _policy, identity, reads_earlier_screens=True)

@@ -71,6 +71,7 @@ class VisionLanguageModel:
             raise PolicyError(
                 str(directory), f"its weights lack {len(absent)} of its parameters ({absent[0]:.100})", INCOMPLETE
             )
+        _copy_weights(self.whole)
         # What is drawn is ours to say: a penalty of the model's own would make it another distribution than is scored
         self.whole.generation_config = cast(Any, GenerationConfig)()
         self.whole.requires_grad_(False)
@@ -292,6 +293,13 @@ class VisionLanguageModel:
             levels = range(1, floats[0].shape[0])
             found["deepstack_features"] = [[each[level] for each in floats] for level in levels]
         return found
+
+
+def _copy_weights(module: nn.Module) -> None:
+    """Into memory of this process alone: the library maps the file of weights that need no conversion, so that who
+    writes to it would change those of a running policy."""
+    for each in (*module.parameters(), *module.buffers()):
+        each.data = each.data.clone()
 
 
 @contextmanager

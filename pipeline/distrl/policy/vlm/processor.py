@@ -224,6 +224,10 @@ class Processor:
         written = next((each for each in self.ids(text.rpartition(word)[2]) if each in ids), ids[0])
         return (written, *(each for each in ids if each != written))
 
+    def mark_in(self, text: str) -> str | None:
+        """The text by which a prompt says where a screenshot is, if `text` has it."""
+        return self._marker if self._marker in text else None
+
     def plain(self, text: str) -> str:
         """`text` without the special tokens that it spells: an instruction must not end its own turn."""
         while found := next((each for each in self._specials if each in text), None):

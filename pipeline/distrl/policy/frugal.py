@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,8 +14,13 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 
 def cast_frozen(module: nn.Module, dtype: torch.dtype) -> None:
-    """Cast the weights of `module` that are not trained. Its buffers stay: places of tokens need all their digits."""
-    for parameter in module.parameters():
+    """Cast the weights of `module` that are not trained, but those that a model of the library wants in float32, as
+    what routes tokens to experts. Its buffers stay: places of tokens need all their digits."""
+    wide = getattr(module, "_keep_in_fp32_modules_strict", None) or ()
+    stays = [re.compile(rf"(^|\.){re.escape(name)}($|\.)") for name in wide]
+    for name, parameter in module.named_parameters():
+        if any(each.search(name) for each in stays):
+            continue
         if parameter.is_floating_point() and not parameter.requires_grad:
             parameter.data = parameter.data.to(dtype)
 

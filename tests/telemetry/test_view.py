@@ -101,9 +101,17 @@ def test_agents_without_weights_are_scored_apart() -> None:
 
 def test_rate_forgets_what_is_older_than_a_minute() -> None:
     view = RunView()
-    view.feed(trajectory("old", Outcome.SUCCESS, finished_at=0))
-    view.feed(trajectory("new", Outcome.SUCCESS, finished_at=70_000))
+    view.feed(trajectory("old", Outcome.SUCCESS), 1)
+    view.feed(trajectory("new", Outcome.SUCCESS), 70_000)
     assert view.status(80_000).per_minute == 1
+
+
+@pytest.mark.parametrize("its_clock_ms", [0, 10**12])
+def test_no_clock_but_the_brokers_says_how_many_episodes_a_minute_has(its_clock_ms: int) -> None:
+    view = RunView()
+    view.feed(trajectory("a", Outcome.SUCCESS, finished_at=its_clock_ms), 100_000)
+    assert view.status(100_500).per_minute == 1
+    assert view.status(200_000).per_minute == 0
 
 
 def test_a_process_whose_work_is_seen_is_not_silent_though_its_heartbeats_wait() -> None:

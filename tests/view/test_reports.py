@@ -121,7 +121,7 @@ def deep(levels: int) -> str:
 @pytest.mark.parametrize("levels", [600, 100_000])
 def test_settings_of_any_depth_are_shown_or_refused(tmp_path: Path, levels: int) -> None:
     ablation, experiment = to_json(WHOLE), json.dumps(to_dict(planted("components", (0.5, 0.5, 0.5))))
-    for name, text, inside in (("a", ablation, '"settings": {'), ("b", experiment, '"costs": {')):
+    for name, text, inside in (("a", ablation, '\n "settings": {'), ("b", experiment, '"costs": {')):
         (tmp_path / name).mkdir()
         (tmp_path / name / "report.json").write_text(text.replace(inside, f'{inside}"deep": {deep(levels)},', 1))
     _, found = asked([tmp_path], "reports")

@@ -120,7 +120,7 @@ class RunView:
                 if record.outcome is not Outcome.INTERRUPTED:
                     self.last_trajectory = max(self.last_trajectory, appended_at)
                 self._hear(record.worker, appended_at)
-                self._trajectory(record)
+                self._trajectory(record, appended_at)
             case Version():
                 self._hear(LEARNER, appended_at)
                 self._version(record)
@@ -188,10 +188,10 @@ class RunView:
                 score.won += record.outcome is Outcome.SUCCESS
                 self._attempts.add(record.task, record.outcome)
 
-    def _trajectory(self, record: Trajectory) -> None:
+    def _trajectory(self, record: Trajectory, appended_at: int) -> None:
         if not self._seen.add(record.task_id):
             return
-        _append(self._finished, record.finished_at, RATE_KEPT)
+        _append(self._finished, appended_at, RATE_KEPT)
         self._outcomes[record.outcome.value] = self._outcomes.get(record.outcome.value, 0) + 1
         self._attempts.add(record.task, record.outcome)
         if record.outcome in (Outcome.SUCCESS, Outcome.FAILURE):

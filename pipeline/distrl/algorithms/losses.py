@@ -11,7 +11,8 @@ LOG_RATIO_BOUNDS = (-10.0, 5.0)
 batch."""
 
 DEVIATION_FLOOR = 1e-3
-"""Added to the deviation that advantages are divided by: otherwise a batch of equal advantages explodes."""
+"""Added to the deviation that advantages are divided by, which is 0 for equal ones: they become up to 1000 times as
+large, and the gradient's norm is clipped."""
 
 
 def importance_ratio(logprob: Tensor, behaviour_logprob: Tensor) -> Tensor:

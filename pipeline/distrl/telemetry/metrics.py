@@ -137,7 +137,11 @@ METRICS: Final[dict[str, Metric]] = {
         "from the end of an episode to the update that folds it, mean of the last window", LEARNER, unit=SECONDS
     ),
     "policy_loss": Metric("loss of the policy where advantages weigh its actions, mean of the last update", LEARNER),
-    "clone_loss": Metric("loss of what is imitated, in the warm-up and after it, mean of the last update", LEARNER),
+    "clone_loss": Metric(
+        "loss of what is imitated, in the warm-up and after it, mean of the last update; DigiRL's is over all steps "
+        "drawn, 0 for those that it does not imitate",
+        LEARNER,
+    ),
     "value_loss": Metric("binary cross-entropy of V(s)", LEARNER),
     "trajectory_value_loss": Metric("binary cross-entropy of V_traj", LEARNER),
     "instruction_value_loss": Metric("binary cross-entropy of DigiRL's value of an instruction", LEARNER),

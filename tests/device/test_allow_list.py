@@ -216,7 +216,8 @@ def test_of_several_displays_the_phone_s_own_counts() -> None:
     """Android lists them from the bottom, and what was touched last is on top."""
     other = "  Display: mDisplayId=2 (organized)\n  mCurrentFocus=null\n  mFocusedApp=null\n"
     own = f"  Display: mDisplayId=0 (organized)\n  mCurrentFocus=Window{{5c4 u0 com.a.b/com.a.b.Main}}\n{APP}"
-    for dump in (other + own, own + other, own):
+    old = "  Display: mDisplayId=0\n  Display: mDisplayId=2\n" + own.partition("\n")[2]
+    for dump in (other + own, own + other, own, old):
         window = front_window(dump)
         assert window is not None
         assert (window.id, window.package) == ("5c4", "com.a.b")

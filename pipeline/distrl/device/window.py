@@ -86,10 +86,11 @@ def front_window(dump: str) -> FrontWindow | None:
 
 
 def _own_display(dump: str) -> str:
-    """What the dump says of the phone's own display; all of it where it tells no displays apart."""
+    """What the dump says of the phone's own display; all of it where it tells no displays apart, or names one focus
+    behind all of them, as older Androids do."""
     places = [(found.group(1), found.start()) for found in _DISPLAY.finditer(dump)]
     for (display, start), (_, end) in pairwise([*places, ("", len(dump))]):
-        if display == _OWN_DISPLAY:
+        if display == _OWN_DISPLAY and _FOCUS.search(dump, start, end):
             return dump[start:end]
     return dump
 

@@ -77,8 +77,8 @@ def difference(one: Sequence[float], other: Sequence[float]) -> Difference:
     """Welch's interval, which does not take the arms' variances to be equal.
 
     A bootstrap of three seeds draws means that are too close together, and would find differences where there are none.
-    With one seed the interval is infinite, and so it is where seeds differ in neither arm and the arms do: they say
-    nothing of how much others would. Raises ValueError for an arm without seeds.
+    With one seed the interval is infinite. Where seeds differ in neither arm it has no width, and is no more than the
+    seeds say: of arms that learn the tasks have to say so, too. Raises ValueError for an arm without seeds.
     """
     if not one or not other:
         raise ValueError("no seeds")
@@ -87,8 +87,7 @@ def difference(one: Sequence[float], other: Sequence[float]) -> Difference:
         return Difference(mean, -math.inf, math.inf)
     parts = [float(np.var(each, ddof=1)) / len(each) for each in (one, other)]
     if sum(parts) == 0:
-        half = math.inf if mean else 0.0
-        return Difference(mean, mean - half, mean + half)
+        return Difference(mean, mean, mean)
     freedom = sum(parts) ** 2 / sum(part**2 / (len(each) - 1) for part, each in zip(parts, (one, other), strict=True))
     half = T_975[min(len(T_975), max(1, math.floor(freedom + ROUNDING))) - 1] * math.sqrt(sum(parts))
     return Difference(mean, mean - half, mean + half)

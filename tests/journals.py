@@ -11,5 +11,9 @@ from waiting import until
 def updates_of(config: Config, count: int) -> list[Update]:
     """Those that count, once there are `count` or more: a line that was appended last is visible some milliseconds
     later, and later on a busy machine."""
-    until(lambda: len(journalled(config)) >= count, lambda: f"{count} updates; there are {journalled(config)}")
-    return journalled(config)
+
+    def enough() -> list[Update]:
+        found = journalled(config)
+        return found if len(found) >= count else []
+
+    return until(enough, lambda: f"{count} updates; there are {journalled(config)}")

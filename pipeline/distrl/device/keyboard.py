@@ -46,11 +46,14 @@ _WORDS = 200
 class UntypableError(ValueError):
     """Text that cannot be typed; the message has the position and the reason."""
 
+    hint = ""
+    """What helps, whichever way the text is typed; empty where that depends on the way."""
+
 
 class TooLongError(UntypableError):
     """More text than is typed at once, whatever it is."""
 
-    hint: Final = "type less at once"
+    hint = "type less at once"
 
 
 def typing_lines(text: str) -> list[str]:
@@ -101,10 +104,8 @@ class KeyboardService:
         """
         try:
             line = broadcast_line(text)
-        except TooLongError as error:
-            raise ActionRefused(self._serial, str(error), error.hint) from error
         except UntypableError as error:
-            raise ActionRefused(self._serial, str(error), "type text and newlines only") from error
+            raise ActionRefused(self._serial, str(error), error.hint or "type text and newlines only") from error
         if not text:
             return
         if SERVICE not in self._ask("ime list -s", deadline).split():

@@ -156,15 +156,15 @@ class DevicePool:
                 with self._changed:
                     self._changed.wait(min(left, LONGEST_WAIT_S))
                 continue
+            answers = False
             try:
                 answers = (phone.health.connected and self._is_ours(phone)) or self._recover(phone)
-            except BaseException:  # not of the phone, as where this machine has no thread left
-                self._put_back(phone, True, phone.fault)
-                raise
+            finally:
+                if not answers:  # also after an error that is not of the phone: this machine has no thread left
+                    self._put_back(phone, True, phone.fault)
             if answers:
                 phone.counters["leases"] += 1
                 return self._session(phone)
-            self._put_back(phone, True, phone.fault)
             if time.monotonic() > deadline:
                 return None
 

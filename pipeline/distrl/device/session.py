@@ -30,7 +30,7 @@ from distrl.device.errors import (
     DeviceTimeout,
     too_slow,
 )
-from distrl.device.keyboard import KeyboardService, TooLongError, UntypableError, typing_lines
+from distrl.device.keyboard import KeyboardService, UntypableError, typing_lines
 from distrl.device.names import adb_line
 from distrl.device.screenshot import BlackImageError, BrokenImageError, OversizedImageError, Screenshot, verified
 from distrl.device.server import AdbServer
@@ -153,12 +153,10 @@ class AdbSession:
         if (way := self._devices.keyboard) != "service":
             try:
                 lines = typing_lines(text)
-            except TooLongError as error:
-                raise ActionRefused(self._serial, str(error), error.hint) from error
             except UntypableError as error:
                 if way == "input":
                     hint = "type printable ASCII, or set devices.keyboard to auto and install ADBKeyBoard on the phone"
-                    raise ActionRefused(self._serial, str(error), hint) from error
+                    raise ActionRefused(self._serial, str(error), error.hint or hint) from error
         if lines is None:
             self._keyboard.type_text(text, self._deadline())
             self._note_act()

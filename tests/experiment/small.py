@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -26,8 +26,8 @@ def arms(preset: Preset) -> list[Arm]:
 SMALL = Experiment("small", "A small one", "For tests.", arms, MappingProxyType({"quick": 1500.0, "full": 1500.0}))
 
 
-def run(out: Path, on_cell: Callable[[Cell], None] = lambda cell: None) -> Report:
-    return run_experiment(SMALL, "quick", SEEDS, out, on_cell, processes=1)
+def run(out: Path, on_cell: Callable[[Cell], None] = lambda cell: None, only: Sequence[str] = ()) -> Report:
+    return run_experiment(SMALL, "quick", SEEDS, out, on_cell, processes=1, only=only)
 
 
 if __name__ == "__main__":

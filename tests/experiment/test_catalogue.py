@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from distrl.config import Config
 from distrl.experiment.catalogue import EXPERIMENTS
-from distrl.experiment.plan import Preset
+from distrl.experiment.plan import PRESETS
 from distrl.experiment.warmup import adapter_file, shared
 
-PRESETS: tuple[Preset, ...] = ("quick", "full")
 LEARNING = [each for each in EXPERIMENTS.values() if any(arm.learns for arm in each.arms("quick"))]
 SHARING = ("learning-curves", "components", "dper-weights", "checkpoints", "failure-modes", "generalisation")
 """Whose arms all learn the same suite on phones of the same look."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -45,12 +46,13 @@ def cell(done: Sequence[bool], plays: Sequence[str] = ()) -> Mapping[str, Any]:
 
 
 def planted(
-    name: str, chances: Sequence[float], draw_of: int = 3, seeds: tuple[int, ...] = SEEDS, preset: Preset = "quick"
-) -> Report:
+    name: str, chances: Sequence[float], draw_of: int = 3, seeds: tuple[int, ...] = SEEDS, preset: Preset = "quick",
+    only: Sequence[str] = (),
+) -> Report:  # fmt: skip
     """A report in which every arm does each task with its chance, each seed by its own luck."""
     rng = np.random.default_rng(draw_of)
     experiment = EXPERIMENTS[name]
-    cells = experiment.cells(preset, seeds)
+    cells = experiment.cells(preset, seeds, only=only)
     plays = [play.name for play in cells[0].arm.plays]
     found = [cell((rng.random(TASKS) < chance).tolist(), plays) for chance in chances for _ in seeds]
     return report_of(experiment, preset, seeds, cells, [dict(each) for each in found])
@@ -206,3 +208,29 @@ def test_scores_are_the_shares_of_families() -> None:
     assert found is not None
     assert found.scores.tolist() == [[0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
     assert found.flipped == 1 / 6
+
+
+def test_some_arms_are_compared_with_the_first_of_all_and_with_none_where_it_was_left_out() -> None:
+    def pairs(only: Sequence[str]) -> list[tuple[str, str]]:
+        found = planted("methods", [0.5] * len(only), only=only)
+        assert [each.arm.name for each in found.arms] == sorted(only, key=names.index), "in the experiment's order"
+        return [(each.arm, each.other) for each in found.comparisons]
+
+    names = [arm.name for arm in EXPERIMENTS["methods"].arms("quick")]
+    assert pairs(["general/grpo", "general/a-ride/async"]) == [("general/grpo", "general/a-ride/async")]
+    assert pairs(["general/grpo", "general/cloning"]) == []
+    assert pairs(["webshop/grpo", "general/cloning", "general/a-ride/async"]) == [
+        ("general/cloning", "general/a-ride/async")
+    ]
+
+
+@pytest.mark.parametrize("name", [each.name for each in EXPERIMENTS.values() if each.arms("quick")[0].learns])
+def test_an_arm_alone_has_its_page_its_figure_and_the_command_that_makes_it(name: str) -> None:
+    last = EXPERIMENTS[name].arms("quick")[-1].name
+    alone = planted(name, [0.5], only=[last])
+    assert alone.comparisons == []
+    assert last in html_page(alone, draw(alone))
+    words = shlex.split(alone.command)
+    assert words[:3] == ["distrl", "experiment", name]
+    of_many = len(EXPERIMENTS[name].arms("quick")) > 1
+    assert words[7:] == (["--arm", last] if of_many else []), "of all arms, the command names none"

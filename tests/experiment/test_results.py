@@ -101,3 +101,16 @@ def test_text_of_a_report_ends_no_cell_of_a_table(tmp_path: Path) -> None:
     content["arms"][0]["name"] = "a | b\nc"
     (made / "report.json").write_text(json.dumps(content))
     assert "| a \\| b c |" in results_page([made])
+
+
+def test_arms_of_the_papers_that_were_left_out_are_rows_with_how_they_are_run(tmp_path: Path) -> None:
+    only = ["general/a-ride/async", "general/grpo"]
+    (tmp_path / "report.json").write_text(json.dumps(to_dict(planted("methods", [0.4, 0.4], only=only))))
+    rows = [line for line in results_page([tmp_path]).splitlines() if line.startswith("| ")]
+    assert sum(line.startswith("| general/a-ride/async | 0.") for line in rows) == 1
+    (left_out,) = [line for line in rows if line.startswith("| webshop/digirl/sync |")]
+    assert "not run: `--arm webshop/digirl/sync`" in left_out
+    assert left_out.endswith("held-out, last 0.599 ± 0.028 |")
+    (base,) = [line for line in rows if line.startswith("| general/base model |")]
+    assert "not run: `--arm 'general/base model'`" in base
+    assert sum("not run: `distrl appagent evaluate" in line for line in rows) == 4

@@ -196,6 +196,28 @@ def test_what_is_there_is_not_computed_again_and_what_is_damaged_or_of_other_set
     assert [path.stat().st_mtime_ns == times[path] for path in cells] == [False, False, True, True]
 
 
+def test_one_arm_is_computed_alone_and_the_others_are_added_to_it(whole: Path, tmp_path: Path) -> None:
+    computed = list[str]()
+    report = small.run(tmp_path, lambda cell: computed.append(cell.arm.name), only=["few/async"])
+    assert computed == ["few/async"] * 2
+    assert report.comparisons == [], "the one that it is compared with was left out"
+    found = json.loads((tmp_path / "report.json").read_bytes())
+    assert [each["name"] for each in found["arms"]] == ["few/async"]
+    assert found["command"] == "distrl experiment small --preset quick --seeds 0,1 --arm few/async"
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / FOLDER).iterdir()}
+    small.run(tmp_path)
+    assert files(tmp_path) == files(whole)
+    assert all(path.stat().st_mtime_ns == at for path, at in before.items()), "what is there is not computed again"
+
+
+def test_an_arm_that_is_none_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"(?s)--arm: small has no arm 'few' in its preset quick.*few/async; few/sync"
+    ):
+        small.run(tmp_path / "never", only=["few/sync", "few"])
+    assert not (tmp_path / "never").exists()
+
+
 def test_what_other_code_has_made_is_said_and_taken(whole: Path, tmp_path: Path) -> None:
     for name in (FOLDER, SPENT):
         shutil.copytree(whole / name, tmp_path / name)

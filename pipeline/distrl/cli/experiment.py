@@ -46,7 +46,13 @@ def experiment(
     processes: Annotated[
         int | None, typer.Option(min=1, help="How many arms are computed at once; the cores there are if not given.")
     ] = None,
-    names: Annotated[bool, typer.Option("--list", help="Name the experiments, and end.")] = False,
+    arm: Annotated[
+        list[str] | None,
+        typer.Option(help="Only that arm; may be given often. `NAME --list` names them. Others can be added later."),
+    ] = None,
+    names: Annotated[
+        bool, typer.Option("--list", help="Name the experiments, or the arms of the one that is named, and end.")
+    ] = False,
     results: Annotated[
         list[Path] | None,
         typer.Option(
@@ -68,7 +74,7 @@ def experiment(
 
         typer.echo(results_page(results), nl=False)
         return
-    if names or name is None:
+    if name is None:
         for each in EXPERIMENTS.values():
             console.print(f"{each.name:15} {each.title}", markup=False, highlight=False, soft_wrap=True)
         return
@@ -76,9 +82,13 @@ def experiment(
     from distrl.experiment.run import FILES, run_experiment
     from distrl.experiment.spent import DIRTY, code_version
 
-    asked, numbers = experiment_of(name), seeds_of(seeds)
+    asked, numbers, only = experiment_of(name), seeds_of(seeds), arm or []
+    if names:
+        for one in asked.arms(preset.value):
+            console.print(one.name, markup=False, highlight=False, soft_wrap=True)
+        return
     folder = out or Path("out/experiments") / f"{name}-{preset.value}"
-    cells = asked.cells(preset.value, numbers, base_model)
+    cells = asked.cells(preset.value, numbers, base_model, only)
     own = code_version()
     for code, parts in persisted_by_other_code(cells, folder, own).items():
         why = "whose files may have been others" if code.endswith(DIRTY) else f"this is {own}"
@@ -93,7 +103,7 @@ def experiment(
         def on_cell(cell: Cell) -> None:
             progress.update(bar, advance=1, description=escape(f"{cell.arm.name}, seed {cell.seed}"))
 
-        report = run_experiment(asked, preset.value, numbers, folder, on_cell, processes, base_model)
+        report = run_experiment(asked, preset.value, numbers, folder, on_cell, processes, base_model, only)
     _show(report)
     console.print(f"report: {folder / FILES[-1]}", markup=False, highlight=False, soft_wrap=True)
 

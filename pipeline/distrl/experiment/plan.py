@@ -22,6 +22,7 @@ from distrl.processor import processor_and_packages
 from distrl.types import Split
 
 Preset = Literal["quick", "full"]
+PRESETS: Final[tuple[Preset, ...]] = ("quick", "full")
 Against = Literal["the synchronous one", "the first", "each other"]
 """With which arms of its group an arm is compared."""
 FORMAT: Final = 5
@@ -148,10 +149,20 @@ class Experiment:
     shown: Sequence[str] = PACE
     """The figures of its tables; report.json has them all."""
 
-    def cells(self, preset: Preset, seeds: Sequence[int], base_model: Path | None = None) -> list[Cell]:
+    def cells(
+        self, preset: Preset, seeds: Sequence[int], base_model: Path | None = None, only: Sequence[str] = ()
+    ) -> list[Cell]:
+        """The seeds of an arm one after the other. only: names of arms, in any order; all arms if empty. Raises
+        ConfigError for a name that is none."""
+        arms = self.arms(preset)
+        names = [arm.name for arm in arms]
+        if unknown := [name for name in only if name not in names]:
+            hint = f"name some of: {'; '.join(names)}"
+            raise ConfigError("--arm", f"{self.name} has no arm {unknown[0]!r} in its preset {preset}", hint)
         return [
             Cell(arm, seed, self.until[preset] if arm.until is None else arm.until, base_model if arm.learns else None)
-            for arm in self.arms(preset)
+            for arm in arms
+            if not only or arm.name in only
             for seed in seeds
         ]
 

@@ -98,8 +98,12 @@ class Report:
     @property
     def command(self) -> str:
         seeds = ",".join(map(str, self.seeds))
-        given = "" if self.base_model is None else f" --base-model {shlex.quote(str(self.base_model))}"
-        return f"distrl experiment {self.experiment.name} --preset {self.preset} --seeds {seeds}{given}"
+        words = ["distrl", "experiment", self.experiment.name, "--preset", self.preset, "--seeds", seeds]
+        if len(self.arms) < len(self.experiment.arms(self.preset)):
+            words += [word for each in self.arms for word in ("--arm", each.arm.name)]
+        if self.base_model is not None:
+            words += ["--base-model", str(self.base_model)]
+        return shlex.join(words)
 
     @property
     def learns(self) -> bool:
@@ -120,14 +124,16 @@ class Report:
         return reached(each.curves, goal(group))
 
     def _pairs(self) -> Iterator[tuple[ArmResult, ArmResult]]:
-        """The arms that are compared, each with the other."""
+        """The arms that are compared, each with the other; none of a group whose reference was left out."""
         groups = {each.arm.group: [one for one in self.arms if one.arm.group == each.arm.group] for each in self.arms}
-        for arms in groups.values():
+        firsts = {arm.group: arm.name for arm in reversed(self.experiment.arms(self.preset))}
+        for group, arms in groups.items():
             if self.experiment.against == "each other":
                 yield from combinations(arms, 2)
                 continue
             first = self.experiment.against == "the first"
-            other = arms[0] if first else next((each for each in arms if each.arm.synchronous), None)
+            found = (each for each in arms if (each.arm.name == firsts[group] if first else each.arm.synchronous))
+            other = next(found, None)
             yield from ((one, other) for one in arms if other is not None and one is not other)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,7 @@ from distrl.errors import ConfigError
 from distrl.experiment.catalogue import EXPERIMENTS
 from distrl.experiment.page import LEARNED, column_of, until_reached
 from distrl.experiment.paper import EVERYWHERE, PAPER, Said
+from distrl.experiment.plan import PRESETS
 from distrl.experiment.spent import FILE as COST
 
 REPORT: Final = "report.json"
@@ -90,10 +92,12 @@ def _arms(name: str, report: Content, said: Said) -> str:
         if said.arms:
             row.append(_said(said.arms.get(arm["name"])))
         rows.append(row)
-    of_ours = {arm["name"] for arm in arms}
+    run = {arm["name"] for arm in arms}
+    there = set[str]() if experiment is None else {arm.name for preset in PRESETS for arm in experiment.arms(preset)}
     for other in said.arms:
-        if other not in of_ours:
-            note = f"not run: {said.not_run}" if said.not_run else "not run"
+        if other not in run:
+            how = f"`--arm {shlex.quote(other)}`" if other in there else said.not_run
+            note = f"not run: {how}" if how else "not run"
             rows.append([other, note, *[""] * (len(head) - 3), _said(said.arms[other])])
     return _table(head, rows)
 

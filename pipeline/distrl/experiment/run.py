@@ -21,16 +21,16 @@ FILES: Final = ("report.json", "report.csv", "report.png", "report.html")
 
 def run_experiment(
     experiment: Experiment, preset: Preset, seeds: Sequence[int], out: Path, on_cell: OnCell = lambda cell: None,
-    processes: int | None = None, base_model: Path | None = None,
+    processes: int | None = None, base_model: Path | None = None, only: Sequence[str] = (),
 ) -> Report:  # fmt: skip
     """Write FILES into `out`, which keeps what an earlier call of the same command has computed, and what all of it
     took into its `cost.json`.
 
-    base_model: directory of what arms that learn begin with; the shipped one if None. Raises ConfigError where `out`
-    cannot be written or has cells of other tasks, the base model lacks words or no arm would read it, PolicyError where
-    it cannot be read.
+    base_model: directory of what arms that learn begin with; the shipped one if None. only: names of arms; all if
+    empty. Raises ConfigError where `out` cannot be written or has cells of other tasks, an arm is none, the base model
+    lacks words or no arm would read it, PolicyError where it cannot be read.
     """
-    cells: list[Cell] = experiment.cells(preset, seeds, base_model)
+    cells: list[Cell] = experiment.cells(preset, seeds, base_model, only)
     if base_model is not None and not any(cell.arm.learns for cell in cells):
         raise ConfigError(
             "--base-model", f"nothing learns in {experiment.name}, so nothing would read it", "leave it out"

@@ -180,7 +180,7 @@ def test_set_changes_a_setting_of_the_run_and_no_setting_of_a_machine(config: Co
 def test_rm_asks_and_is_refused_while_a_process_is_alive(config: Config, tmp_path: Path) -> None:
     kept = distrl(tmp_path, config, "rm", config.run, answer="n\n")
     assert kept.returncode == 1
-    assert f"remove run {config.run} for good?" in kept.stdout
+    assert f"remove run {config.run} at {config.kafka.bootstrap} for good?" in kept.stdout
     assert config.run in run_names(config)
     with RecordProducer(config, "worker-7") as producer:
         producer.publish("heartbeats", "worker-7", Heartbeat("worker-7", "worker", 1, None, None)).result(LIMIT_S)

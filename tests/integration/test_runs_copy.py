@@ -23,6 +23,7 @@ from distrl.broker.connect import admin
 from distrl.broker.connect import settings as client_settings
 from distrl.broker.fenced import FencedError, FencedProducer, Outgoing
 from distrl.broker.group import GroupOffsets, workers_group
+from distrl.broker.journal import history
 from distrl.broker.producer import Headers, RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.broker.runs import run_names
@@ -30,7 +31,7 @@ from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import BrokerError
-from distrl.learner.verify import replay
+from distrl.learner.verify import compare_records, other_processor, replay
 from distrl.runs import extent, mirror
 from distrl.runs.copy import copy
 from distrl.runs.mirror import LINGER_MS
@@ -172,7 +173,8 @@ def test_a_copy_has_the_same_bits_under_the_same_offsets_and_goes_on(
 ) -> None:
     done = copied(run, other, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert f"verified there: {UPDATES} updates" in done.stdout
+    assert f"there, by their sha256: the records that update 0-{UPDATES - 1} folded" in done.stdout
+    assert f"folded there from the newest checkpoint: {UPDATES} updates, bit for bit" in done.stdout
     for topic in EXACT:
         assert held(other, topic) == held(run, topic)
         assert ends(other, topic) == ends(run, topic)
@@ -196,6 +198,45 @@ def test_a_copy_has_the_same_bits_under_the_same_offsets_and_goes_on(
     learn(other, UPDATES + 1)
     assert len(lineage(other)) == versions + 1
     assert len(lineage(run)) == versions, "the original is left alone"
+
+
+def test_the_records_of_every_update_are_held_against_the_journal(run: Config) -> None:
+    """Whatever a checkpoint spares a fold: the next one from the start needs them."""
+    journal = history(run)
+    assert compare_records(run, journal) == list(range(UPDATES))
+    updates = list(journal.updates)
+    updates[3] = replace(updates[3], window_sha256="0" * 64)
+    with pytest.raises(BrokerError, match="the log holds other records than update 3 folded"):
+        compare_records(run, replace(journal, updates=tuple(updates)))
+    client = admin(run.kafka)
+    for mark in updates[4].watermarks:
+        place = TopicPartition(mark.topic, mark.partition, mark.offset)
+        client.delete_records([place])[place].result(LIMIT_S)
+    assert compare_records(run, journal) == [5, 6], "what retention has deleted is no fault"
+    assert other_processor(run, journal) is None
+    elsewhere = replace(journal, updates=(*updates[:-1], replace(updates[-1], device="NVIDIA H100")))
+    assert other_processor(run, elsewhere) == "NVIDIA H100"
+
+
+def test_a_run_of_another_processor_is_copied_whole_and_not_folded(
+    run: Config, other: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from a machine without a GPU: a copy that ends with an error would be removed, and made again for ever."""
+    far = run.model_copy(update={"run": f"far-{uuid.uuid4().hex[:8]}"})
+    topic_admin.ensure(far)
+    join(far, None, "learner", ())
+    publish(far, range(6), "demonstrations")
+    publish(far, range(5000, 5008), "trajectories")
+    with monkeypatch.context() as on_a_gpu:
+        on_a_gpu.setattr("distrl.learner.loop.kind_of", lambda device: "NVIDIA H100")
+        learn(far, 3)
+    done = copied(far, other, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "there, by their sha256: the records that update 0-2 folded" in done.stdout
+    assert "not folded there: updates were computed on NVIDIA H100" in done.stdout
+    assert list(held(other.model_copy(update={"run": far.run}), "updates").values()) == list(
+        held(far, "updates").values()
+    )
 
 
 def test_a_run_that_goes_on_is_copied_as_it_was_at_one_moment_and_goes_on_there(

@@ -9,7 +9,7 @@ from distrl import config as settings_room
 from distrl.broker.journal import History
 from distrl.config import Config
 from distrl.errors import BrokerError, StoreError
-from distrl.learner.publish import Publisher, publishes
+from distrl.learner.publish import Publisher, _reserved_key, publishes, reservation
 from distrl.learner.state import LearnerState
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import Version
@@ -123,3 +123,11 @@ def test_a_version_whose_record_is_lost_is_made_up_for_once_however_often_a_lear
         publisher.due(state)
         publisher.settle(state)
     assert [version.version for version in sent] == [5]
+
+
+@pytest.mark.parametrize(("noted", "version"), [(b'{"version": "7"}', 7), (b'{"version": []}', -1), (b"[]", -1)])
+def test_a_reservation_that_somebody_wrote_by_hand_is_a_number_or_none(
+    store: ObjectStore, noted: bytes, version: int
+) -> None:
+    store.put_named(_reserved_key("demo"), noted)
+    assert reservation(store, "demo")["version"] == version

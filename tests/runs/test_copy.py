@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from distrl.runs import copy
+from distrl.store.checkpoints import latest_checkpoint, save_checkpoint
 from distrl.store.directory import DirectoryStore
 
 
@@ -27,3 +29,16 @@ def test_a_record_with_a_wrong_size_keeps_no_object_out_of_the_copy(tmp_path: Pa
         objects._copy([replace(ref, size=3), ref])
     assert (objects.copied, objects.missing) == (1, 0)
     assert to.get(ref) == b"home"
+
+
+def test_what_is_kept_under_the_runs_name_comes_along_but_for_names_that_are_no_keys(tmp_path: Path) -> None:
+    source, to = DirectoryStore(tmp_path / "source"), DirectoryStore(tmp_path / "to")
+    save_checkpoint(source, "demo", 3, {"w": np.arange(4)}, {"u": 3})
+    source.put_named("runs/demo/reserved.json", b"{}")
+    source.put_named("runs/demo-2/reserved.json", b"of another run")
+    (tmp_path / "source/runs/demo/reserved (copy).json").write_bytes(b"{}")
+    with copy._Objects(source, to) as objects:
+        objects.copy_own("demo")
+    assert latest_checkpoint(to, "demo") is not None
+    assert to.get_named("runs/demo/reserved.json") == b"{}"
+    assert objects.copied == len(list(to.list(""))) == 3

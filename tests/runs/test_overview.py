@@ -7,7 +7,7 @@ import json
 import pytest
 from distrl.cli.runs import age
 from distrl.config import StoreSettings
-from distrl.runs.overview import store_named
+from distrl.runs.overview import _objects, store_named
 from distrl.runs.recorded import RecordedSettings
 from distrl.types import Settings
 
@@ -40,6 +40,15 @@ def test_a_store_that_is_no_longer_named_is_forgotten_whole() -> None:
     found = recorded(THERE, {"store.url": None})
     assert not {"store.url", "store.region"} & found.values.keys()
     assert store_named(found, HERE) == HERE
+
+
+@pytest.mark.parametrize(
+    ("url", "region"),
+    [("s3://minio:99999/distrl", "us-east-1"), ("s3://[x/bucket", "us-east-1"), ("s3://minio:9000/distrl", "a b!")],
+)
+def test_a_run_whose_log_names_a_store_that_cannot_be_hides_no_other_run(url: str, region: str) -> None:
+    named = store_named(recorded({"store.url": url, "store.region": region}), HERE)
+    assert _objects("demo", named, [], 0) is None
 
 
 @pytest.mark.parametrize(

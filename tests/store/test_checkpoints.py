@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from distrl.errors import StoreError
 from distrl.store import checkpoints
-from distrl.store.checkpoints import latest_checkpoint, prune, save_checkpoint, tensor_files
+from distrl.store.checkpoints import copy_checkpoints, latest_checkpoint, prune, save_checkpoint, tensor_files
 from distrl.store.directory import DirectoryStore
 from distrl.types import ObjectRef
 from hypothesis import HealthCheck, given, settings
@@ -309,3 +309,50 @@ def test_meta_that_is_no_json_is_refused_before_anything_is_written(store: Direc
         with pytest.raises((TypeError, ValueError)):
             save_checkpoint(store, "demo", 1, {"w": np.zeros(1)}, meta)
     assert list(store.list("")) == []
+
+
+class Learning(DirectoryStore):
+    """A store whose learner saves and prunes as soon as somebody reads a tensor file."""
+
+    next_u = 4
+
+    def get(self, ref: ObjectRef) -> bytes:
+        if ref.key.endswith(".safetensors") and self.next_u <= 6:
+            us, self.next_u = range(self.next_u, self.next_u + 3), 7
+            there = DirectoryStore(self.root)
+            for u in us:
+                save(there, u)
+            prune(there, "demo", 2, tensor_files(there, "demo"))
+        return super().get(ref)
+
+
+def test_a_copy_beside_a_learner_that_prunes_all_that_was_there_has_a_checkpoint_all_the_same(tmp_path: Path) -> None:
+    source, to = Learning(tmp_path / "source"), DirectoryStore(tmp_path / "to")
+    for u in (2, 3):
+        save(DirectoryStore(tmp_path / "source"), u)
+    copied = copy_checkpoints(source, to, "demo")
+    assert (latest_u(to), checkpoints.checkpoints(to, "demo")) == (6, [6, 5])
+    assert copied == len(list(to.list(""))), "each object once"
+
+
+def test_a_damaged_checkpoint_does_not_keep_the_others_out_of_a_copy(tmp_path: Path) -> None:
+    source, to = DirectoryStore(tmp_path / "source"), DirectoryStore(tmp_path / "to")
+    for u in (1, 2):
+        save(source, u)
+    _, files = checkpoints._read_manifest(source, "demo", 2)
+    (source.root / files[0].key).write_bytes(b"rotten")
+    copy_checkpoints(source, to, "demo")
+    assert checkpoints.checkpoints(to, "demo") == [1]
+    (source.root / files[0].key).unlink()
+    (source.root / checkpoints._read_manifest(source, "demo", 1)[1][0].key).unlink()
+    assert copy_checkpoints(source, DirectoryStore(tmp_path / "none"), "demo") == 0, "and it ends"
+
+
+def test_a_name_that_is_no_key_stops_no_pruning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = DirectoryStore(tmp_path)
+    for u in (1, 2):
+        save(store, u)
+    (tmp_path / "runs/demo/tensors/00 (copy).safetensors").write_bytes(b"x")
+    assert prune(store, "demo", 1, tensor_files(store, "demo")) > 0
+    assert latest_u(store) == 2
+    assert "00 (copy).safetensors' in the store was not written by DistRL" in caplog.text

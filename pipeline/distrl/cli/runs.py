@@ -210,7 +210,7 @@ def rm(
     kept = "go too, but for those that another run names" if objects else "stay (--objects removes them)"
     print_line(f"adapters, {size(parts.adapters)}, and screenshots, about {size(parts.about_screenshots)}, {kept}")
     if not yes:
-        typer.confirm(f"remove run {run} for good?", abort=True)
+        typer.confirm(f"remove run {run} at {settings.kafka.bootstrap} for good?", abort=True)
     from distrl.runs.remove import remove
     from distrl.store.objects import open_store
 
@@ -242,8 +242,9 @@ def copy(
     """Copy a run to another broker and store, and verify it there: back-up, restore, hand-over.
 
     All records under the same offsets, all objects that they name, checkpoints and the workers' progress; then the
-    learner's log is folded there and compared with every version, so other learning settings in the file are refused
-    but for a range. Times of records are those of the copy. Variables (DISTRL_*) are not used for the other side.
+    records of every update are held against the journal, and the log is folded there from the newest checkpoint and
+    compared with its versions, so other learning settings in the file are refused but for a range. Times of records
+    are those of the copy. Variables (DISTRL_*) are not used for the other side.
     """
     settings, log = run_and_log(config, sets, run)
     from distrl.config import load as load_settings
@@ -267,11 +268,25 @@ def copy(
         print_line(f"{found.missing} objects that records name are in the store no more, or damaged")
     if part is not None:
         return
-    from distrl.learner.verify import verify
+    from distrl.broker.journal import history as read_history
+    from distrl.learner.verify import compare_records, other_processor, verify
     from distrl.text import ranges
 
+    history = read_history(other)
+    compared = compare_records(other, history)
+    print_line(f"there, by their sha256: the records that update {ranges(compared) or 'none'} folded")
+    if (processor := other_processor(other, history)) is not None:
+        print_line(
+            f"not folded there: updates were computed on {processor}, and other processors come to other last bits; "
+            f"`distrl learner --verify --run {run}`, with {to} on such a machine, holds the weights against the "
+            "versions"
+        )
+        return
     state, same = verify(other)
-    print_line(f"verified there: {state.u} updates, bit for bit the weights of version {ranges(same) or 'none'}")
+    print_line(
+        f"folded there from the newest checkpoint: {state.u} updates, bit for bit the weights of version "
+        f"{ranges(same) or 'none'}"
+    )
     for name, digest in state.digests().items():
         print_line(f"{name} {digest}")
 

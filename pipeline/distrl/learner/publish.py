@@ -169,7 +169,7 @@ def reservation(store: ObjectStore, run: str) -> dict[str, Any]:
     key = _reserved_key(run)
     try:
         found = json.loads(store.get_named(key) or b"{}")
-        return {"version": int(found.get("version", -1)), **found}
+        return {**found, "version": int(found.get("version", -1))}
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         LOG.warning("%s is damaged; the next version writes it again", key)
         return {"version": -1}

@@ -26,8 +26,9 @@ from distrl.runs.named_objects import objects_of, read
 from distrl.runs.recorded import STORE_URL, TOPIC, append, recorded
 from distrl.runs.settings import ABSENT, Settings, differences, learned, learning_fingerprint, run_settings
 from distrl.store.adapters import copy_pruned
+from distrl.store.checkpoints import copy_checkpoints, is_checkpoint
 from distrl.store.folders import RUNS
-from distrl.store.objects import SHA256, ObjectStore
+from distrl.store.objects import SHA256, ObjectStore, listed
 from distrl.types import Evaluation, ObjectRef
 
 AT_ONCE = 8
@@ -202,11 +203,10 @@ class _Objects:
         return copied
 
     def copy_own(self, run: str) -> None:
-        """Copy what is kept under the run's name: checkpoints, each manifest after the tensors that it names."""
-        keys = sorted(self._from.list(f"{RUNS.of(run)}/"), key=lambda key: (key.endswith(".json"), key))
-        for key in keys:
-            data = self._from.get_named(key)
-            if data is not None:  # else pruned since it was listed
+        """Copy what is kept under the run's name: checkpoints, and notes such as the number that is reserved."""
+        self.copied += copy_checkpoints(self._from, self._to, run)
+        for key in listed(self._from, f"{RUNS.of(run)}/"):
+            if not is_checkpoint(run, key) and (data := self._from.get_named(key)) is not None:
                 self._to.put_named(key, data)
                 self.copied += 1
 

@@ -80,7 +80,7 @@ class RunOverview:
     """Why its settings cannot be read: another version of DistRL, or another program, wrote them."""
     topics: tuple[TopicUsage, ...]
     objects: ObjectUsage | None
-    """None where the store does not answer."""
+    """None where the store does not answer, or the log names none that could be."""
     version: int | None
     """The newest one."""
     success: float | None
@@ -115,14 +115,12 @@ def overview(config: Config, store: ObjectStore | None = None) -> RunOverview:
     )
     versions = lineage(config) if last["versions"][0] else []
     settings, unreadable = _settings(config)
-    if store is None:
-        store = open_store(store_named(settings, config.store))
     return RunOverview(
         config.run,
         settings,
         unreadable,
         topics,
-        _objects(config.run, store, versions, shots),
+        _objects(config.run, store or store_named(settings, config.store), versions, shots),
         versions[-1].version if versions else None,
         success_of(trajectories),
         alive(last[HEARTBEATS][1], SYSTEM_CLOCK.now_ms()),
@@ -182,8 +180,11 @@ def store_named(found: RecordedSettings | None, here: StoreSettings) -> StoreSet
     return here.model_copy(update={name: each for name, each in named.items() if isinstance(each, str)})
 
 
-def _objects(run: str, store: ObjectStore, versions: Iterable[Version], shots: int) -> ObjectUsage | None:
+def _objects(
+    run: str, found: ObjectStore | StoreSettings, versions: Iterable[Version], shots: int
+) -> ObjectUsage | None:
     try:
+        store = open_store(found) if isinstance(found, StoreSettings) else found
         _, own = store.usage(f"{RUNS.of(run)}/")
         adapters = adapters_bytes(store, run, versions)
     except StoreError:

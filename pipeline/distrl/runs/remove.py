@@ -16,7 +16,7 @@ from distrl.runs.key_set import KeySet
 from distrl.runs.named_objects import NAMING, objects_of, read
 from distrl.store.adapters import forget_pruned
 from distrl.store.folders import RUNS, VERDICTS
-from distrl.store.objects import ObjectStore
+from distrl.store.objects import ObjectStore, listed
 from distrl.types import ObjectRef
 
 AT_ONCE: Final = 16
@@ -52,7 +52,7 @@ def remove(
                 for ref in named(with_run(config, other)):
                     doomed.discard(ref.key)
         for folder in (RUNS, VERDICTS):  # listed to the end first: a listing's next page goes on from a key of the last
-            for key in store.list(f"{folder.of(config.run)}/"):
+            for key in listed(store, f"{folder.of(config.run)}/"):
                 doomed.add(key)
         deleted = _delete(store, doomed, on_deleted)
     if with_shared:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from distrl.store.folders import ADAPTERS
-from distrl.store.objects import MissingObjectError, ObjectStore
+from distrl.store.objects import MissingObjectError, ObjectStore, listed
 from distrl.types import ObjectRef, Version
 
 
@@ -42,7 +42,7 @@ def delete_adapters(store: ObjectStore, run: str, versions: Iterable[Version], s
 
     settings: what asks for it, for those who miss one. Interrupted anywhere, it may be repeated. Raises StoreError.
     """
-    there = set(store.list(f"{_folder(run)}/"))
+    there = set(listed(store, f"{_folder(run)}/"))
     doomed = [version for version in versions if _is_own(run, version.adapter.key) and version.adapter.key in there]
     if not doomed:
         return 0

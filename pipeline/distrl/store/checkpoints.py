@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 
 from distrl.errors import StoreError
 from distrl.store.folders import RUNS
-from distrl.store.objects import KEY, CorruptObjectError, MissingObjectError, ObjectStore
+from distrl.store.objects import KEY, CorruptObjectError, MissingObjectError, ObjectStore, listed
 from distrl.types import ObjectRef
 
 Tensors = dict[str, NDArray[Any]]
@@ -111,7 +111,7 @@ def delete_checkpoints(store: ObjectStore, run: str, updates: Iterable[int]) -> 
 
 def tensor_files(store: ObjectStore, run: str) -> frozenset[str]:
     """The keys of every tensor file of `run`, whether a checkpoint names it or not."""
-    return frozenset(store.list(f"{_tensor_folder(run)}/"))
+    return frozenset(listed(store, f"{_tensor_folder(run)}/"))
 
 
 def prune(store: ObjectStore, run: str, keep: int, prunable: Collection[str]) -> int:
@@ -142,6 +142,40 @@ def prune(store: ObjectStore, run: str, keep: int, prunable: Collection[str]) ->
     for key in doomed:
         store.delete(key)
     return len(doomed)
+
+
+def copy_checkpoints(store: ObjectStore, to: ObjectStore, run: str) -> int:
+    """Copy the checkpoints of `run`, the newest first, each manifest after the tensors that it names. Returns how many
+    objects were copied.
+
+    The run's learner may prune meanwhile: a checkpoint that is gone or damaged is passed over, and where none was left
+    of all that were there, those that came since are copied. Raises StoreError where a store fails.
+    """
+    copied = set[str]()
+    tried = set[int]()
+    whole = 0
+    while not whole and (found := [u for u in checkpoints(store, run) if u not in tried]):
+        for u in found:
+            tried.add(u)
+            try:
+                _, files = _read_manifest(store, run, u)
+                manifest = store.get_named(_manifest_key(run, u))
+                for ref in files:
+                    if ref.key not in copied:
+                        to.put_named(ref.key, store.get(ref))
+                        copied.add(ref.key)
+            except (MissingObjectError, CorruptObjectError) as error:
+                _log.warning("checkpoint %d of %s is not copied: %s", u, run, error)
+                continue
+            if manifest is not None:  # else pruned since it was read
+                to.put_named(_manifest_key(run, u), manifest)
+                whole += 1
+    return len(copied) + whole
+
+
+def is_checkpoint(run: str, key: str) -> bool:
+    """Whether the object with this key is a part of a checkpoint of `run`."""
+    return key.startswith((f"{_tensor_folder(run)}/", f"{_manifest_folder(run)}/"))
 
 
 def checkpoints(store: ObjectStore, run: str) -> list[int]:

@@ -7,6 +7,7 @@ reading verifies it. A named object (a manifest) may be written again; the last 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,6 +17,8 @@ from distrl import config
 from distrl.errors import StoreError
 from distrl.store.folders import CHECK
 from distrl.types import ObjectRef
+
+LOG = logging.getLogger("distrl.store")
 
 KEY = re.compile(r"(?!.{1025})[A-Za-z0-9_][A-Za-z0-9._-]{0,127}(?:/[A-Za-z0-9_][A-Za-z0-9._-]{0,127}){0,15}")
 """A key: segments joined by '/', none starting with a dot, so that no key leaves the store or names a hidden file; of
@@ -90,6 +93,16 @@ def open_store(settings: config.StoreSettings) -> ObjectStore:
     from distrl.store.s3 import S3Store
 
     return S3Store.from_config(settings)
+
+
+def listed(store: ObjectStore, prefix: str) -> Iterator[str]:
+    """`store.list` without names that are no keys, such as a folder that somebody made in a console: the store neither
+    reads nor deletes them. A warning names each."""
+    for key in store.list(prefix):
+        if KEY.fullmatch(key):
+            yield key
+        else:
+            LOG.warning("%r in the store was not written by DistRL and is left alone", key[:200])
 
 
 def utc_day(at_ms: int) -> str:

@@ -53,10 +53,9 @@ class S3Store:
     @classmethod
     def from_config(cls, settings: config.StoreSettings) -> S3Store:
         """Raises StoreError if the settings name no bucket; does not connect."""
-        parts = urlsplit(settings.url)
-        bucket = parts.path.strip("/")
         provider, connections = provider_of(settings), _connections(settings)
         try:
+            parts = urlsplit(settings.url)
             client: Any = Minio(
                 parts.netloc,
                 credentials=provider,
@@ -70,7 +69,7 @@ class S3Store:
             client.enable_virtual_style_endpoint()
         elif settings.addressing == "path":
             client.disable_virtual_style_endpoint()
-        return cls(client, f"{parts.scheme}://{parts.netloc}", bucket)
+        return cls(client, f"{parts.scheme}://{parts.netloc}", parts.path.strip("/"))
 
     def put(self, kind: str, data: bytes, suffix: str, day: str | None = None) -> ObjectRef:
         ref = reference(kind, data, suffix, day)

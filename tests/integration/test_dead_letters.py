@@ -317,8 +317,8 @@ def test_what_was_skipped_is_not_folded_by_a_newer_reader_who_can_read_it(
 # What a person does
 
 
-def put_aside(config: Config, producer: RecordProducer, raw: RawRecord, known: tuple[LogPosition, ...] = ()) -> None:
-    bad = DeadLetters(config, producer.publish_bytes, known)
+def put_aside(config: Config, producer: RecordProducer, raw: RawRecord) -> None:
+    bad = DeadLetters(config, producer.publish_bytes)
     bad.put(raw, WireError("a place", "is \x1b[2Jgarbage", "fix it"))
     assert producer.flush(PATIENCE_S) == 0
     assert bad.settled() == [raw.position]

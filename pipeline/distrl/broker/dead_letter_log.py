@@ -2,7 +2,7 @@
 
 They are read twice: first the summary of each (an Entry), then the bytes of those that are wanted (a DeadLetter). Bytes
 and headers are untrusted. A record that was dead-lettered twice (its role crashed in between) has two dead letters with
-the same origin, which are one Entry here.
+the same origin and value, which are one Entry here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from distrl.broker.dead_letters import CUT_BYTES, CUT_LOST, CUT_SHA256, PREFIX, TOPIC, error_headers, origin_of
+from distrl.broker.dead_letters import (
+    CUT_BYTES,
+    CUT_LOST,
+    CUT_SHA256,
+    PREFIX,
+    TOPIC,
+    error_headers,
+    origin_of,
+    value_sha256,
+)
 from distrl.broker.producer import Headers
 from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.topics import TOPICS, topic_name
@@ -33,6 +42,8 @@ class DeadLetterSummary:
     """Of its first dead letter that is not truncated, else of its first."""
     origin: LogPosition | None
     """Where the record was; None if its headers name no position."""
+    value_sha256: str
+    """Of its value, in hex, all of it also where the dead letter is truncated."""
     timestamp: int
     """Milliseconds since the epoch."""
     size: int
@@ -49,7 +60,8 @@ class DeadLetterSummary:
     def of(cls, raw: RawRecord) -> DeadLetterSummary:
         size = len(raw.key or b"") + len(raw.value or b"")
         reason, error = (_error_header(raw, f"exception.{name}") for name in ("class.name", "message"))
-        return cls(raw.position, origin_of(raw.headers), raw.timestamp, size, _cut(raw, size), reason, error)
+        origin, sha256 = origin_of(raw.headers), value_sha256(raw)
+        return cls(raw.position, origin, sha256, raw.timestamp, size, _cut(raw, size), reason, error)
 
     @property
     def offset(self) -> int:
@@ -98,15 +110,15 @@ def dead_letters_of(config: Config, wanted: Sequence[DeadLetterSummary]) -> list
 
 
 def folded(found: Iterable[DeadLetterSummary]) -> list[DeadLetterSummary]:
-    """One entry per origin, in log order: the first that is not truncated, else the first. Pure."""
-    by_origin: dict[object, DeadLetterSummary] = {}
+    """One entry per record, in log order: the first that is not truncated, else the first. Pure."""
+    by_record: dict[object, DeadLetterSummary] = {}
     for entry in found:
-        name = entry.origin or entry.position
-        if (before := by_origin.get(name)) is not None:
+        name = entry.position if entry.origin is None else (entry.origin, entry.value_sha256)
+        if (before := by_record.get(name)) is not None:
             kept = entry if before.cut and not entry.cut else before
             entry = replace(kept, copies=before.copies + 1)
-        by_origin[name] = entry
-    return list(by_origin.values())
+        by_record[name] = entry
+    return list(by_record.values())
 
 
 def own_headers(headers: Headers) -> Headers:

@@ -2,9 +2,9 @@
 
 A role that meets one calls `put`, hands out or journals nothing past it until `settled` returns it, and keeps polling.
 If the dead-letter topic cannot be written, the role waits: nothing is ever skipped. A record met again after a crash is
-not written again if its dead letter is among those read at the start; else both dead letters name the same origin, and
-dead_letter_log.py takes the first. A dead letter that is too large for the topic is truncated, and its headers say so:
-waiting, or exiting, would stop the role for ever.
+not written again if its dead letter is among those read at the start; else both dead letters name the same origin and
+value, and dead_letter_log.py takes the first. A dead letter that is too large for the topic is truncated, and its
+headers say so: waiting, or exiting, would stop the role for ever.
 """
 
 from __future__ import annotations
@@ -63,6 +63,11 @@ class Publish(Protocol):
     ) -> Future[LogPosition | None]: ...
 
 
+Letter = tuple[LogPosition, str]
+"""Which record a dead letter is of: its origin, and the sha256 (hex) of its value. Another record may stand at an
+offset where the log lost its tail and has grown again."""
+
+
 class BadWindow:
     """Counts the bad records among the last `window` of a partition. Pure.
 
@@ -99,20 +104,20 @@ class _Waiting:
 class DeadLetters:
     """The bad records that one role has met. One thread; `settled` is called again and again while `waiting`.
 
-    publish: RecordProducer.publish_bytes. known: the origins of dead letters that are in the log already.
+    publish: RecordProducer.publish_bytes. known: of the dead letters that are in the log already.
     """
 
     def __init__(
         self,
         config: Config,
         publish: Publish,
-        known: Iterable[LogPosition] = (),
+        known: Iterable[Letter] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config, self._publish, self._clock = config, publish, clock
         self._target = topic_name(config.run, TOPIC)
         self._known = set(known)
-        self._window = BadWindow(config.kafka.dead_letter_window, self._known)
+        self._window = BadWindow(config.kafka.dead_letter_window, (position for position, _ in self._known))
         self._waiting: dict[LogPosition, _Waiting] = {}
         self._settled: list[LogPosition] = []
         self.written = 0
@@ -120,7 +125,7 @@ class DeadLetters:
     @classmethod
     def of(cls, config: Config, producer: RecordProducer) -> DeadLetters:
         """Knows the newest dead letters of the log. Raises BrokerError if they cannot be read."""
-        return cls(config, producer.publish_bytes, known_origins(config))
+        return cls(config, producer.publish_bytes, known_letters(config))
 
     @property
     def waiting(self) -> bool:
@@ -139,7 +144,7 @@ class DeadLetters:
         position, limit = raw.position, self._config.kafka.dead_letter_limit
         if position in self._waiting:
             return
-        if position in self._known:
+        if (position, _sha256(raw.value)) in self._known:
             self._settled.append(position)
             return
         found = self._window.add(position)
@@ -165,7 +170,7 @@ class DeadLetters:
                     self._send(waiting)
                 elif failure is None:
                     del self._waiting[position]
-                    self._known.add(position)
+                    self._known.add((position, _sha256(waiting.raw.value)))
                     self._settled.append(position)
                     self.written += 1
                 else:
@@ -211,7 +216,7 @@ def cut(raw: RawRecord, headers: Headers, room: int) -> tuple[bytes | None, byte
         key, own, lost = None, (), "key, headers, value"
     about_cut = [
         (CUT_BYTES, str(len(raw.key or b"") + len(value)).encode()),
-        (CUT_SHA256, hashlib.sha256(value).hexdigest().encode()),
+        (CUT_SHA256, _sha256(raw.value).encode()),
         (CUT_LOST, lost.encode()),
     ]
     made = [*own, *headers, *about_cut]
@@ -222,13 +227,23 @@ def _size(headers: Headers) -> int:
     return sum(len(name.encode()) + len(value or b"") for name, value in headers)
 
 
-def known_origins(config: Config) -> list[LogPosition]:
-    """The origins of the newest dead letters."""
+def value_sha256(raw: RawRecord) -> str:
+    """sha256 (hex) of the value of the record that the dead letter `raw` is of, all of it where this is truncated."""
+    cut_value = dict(raw.headers).get(CUT_SHA256)
+    return _sha256(raw.value) if cut_value is None else cut_value.decode(errors="replace")
+
+
+def _sha256(value: bytes | None) -> str:
+    return hashlib.sha256(value or b"").hexdigest()
+
+
+def known_letters(config: Config) -> list[Letter]:
+    """Of the newest dead letters."""
     with LogReader(config, TOPIC) as whole:
         start = {p: max(first, whole.ends[p] - KNOWN_DEAD_LETTERS) for p, first in whole.next_offsets.items()}
     with LogReader(config, TOPIC, start) as reader:
-        found = [origin_of(raw.headers) for batch in reader.to_end() for raw in batch]
-    return [origin for origin in found if origin is not None]
+        raws = [raw for batch in reader.to_end() for raw in batch]
+    return [(origin, value_sha256(raw)) for raw in raws if (origin := origin_of(raw.headers)) is not None]
 
 
 def error_headers(origin: LogPosition, error: Exception) -> list[tuple[str, bytes]]:

@@ -79,8 +79,6 @@ def test_an_unknown_setting_is_refused_with_its_path_and_the_allowed_names() -> 
         ("algorithm.gama=1", "algorithm.gama", "no such setting of algorithm.type aride"),
         ("algorithm=fast", "algorithm", "a section, with settings of its own"),
         ("algorithm.retrace=maybe", "algorithm.retrace", "hint: yes or no; the default is yes"),
-        ("stack.directory=[a]", "stack.directory", "hint: a path: where the local servers keep"),
-        ("kafka.ssl_ca=[a]", "kafka.ssl_ca", "hint: a path or null: PEM file"),
         ("run=null", "run", "(it is null)\n  hint: text; the default is 'demo'"),
         ("devices.serials=5", "devices.serials", "should be a list (it is 5)\n  hint: a list, each entry text"),
         ("phones.profiles=[odd]", "phones.profiles.0", "hint: a list, each entry one of plain, moving, steady"),
@@ -314,6 +312,54 @@ def test_a_secret_is_taken_as_it_stands(secret: str) -> None:
 def test_a_name_may_look_like_a_number() -> None:
     assert load(sets=["run=7"], environ={}).run == "7"
     assert load(sets=["run='8'", "kafka.sasl_username=null"], environ={}).run == "8"
+
+
+@pytest.mark.parametrize("folder", ["/data/run #1", "/data/a: b", "2025-01-31", "0123", "/data/[x]", "yes"])
+def test_a_path_is_taken_as_it_stands(folder: str) -> None:
+    environ = {"DISTRL_STACK__CACHE": folder}
+    config = load(sets=[f"stack.directory={folder}", f"policy.base_model={folder}"], environ=environ)
+    assert (config.stack.directory, config.stack.cache, config.policy.base_model) == (Path(folder),) * 3
+    assert load(sets=["policy.base_model=null", "stack.directory='quoted'"], environ={}).policy.base_model is None
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "said"),
+    [
+        ("stack: {directory: [a]}", "stack.directory", "hint: a path: where the local servers keep"),
+        ("kafka: {ssl_ca: [a]}", "kafka.ssl_ca", "hint: a path or null: PEM file"),
+    ],
+)
+def test_a_list_in_place_of_a_path_is_refused_with_what_is_allowed(
+    text: str, where: str, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    error = refused(file=file)
+    assert error.where.endswith(where)
+    assert said in str(error)
+
+
+@pytest.mark.parametrize(
+    ("setting", "address"),
+    [
+        ("judge.endpoint", "http://HOST:PORT/v1"),
+        ("appagent.endpoint", "http://host:80800/v1"),
+        ("tracing.endpoint", "http://[::1/v1"),
+        ("policy.server.endpoint", "http://host:x/v1"),
+        ("store.url", "s3://minio:99999/distrl"),
+        ("store.url", "s3://[x/bucket"),
+    ],
+)
+def test_an_address_that_no_client_could_parse_is_refused(setting: str, address: str) -> None:
+    error = refused(sets=[f"{setting}={address}"])
+    assert error.where == setting
+    assert f"{address} is no address of a server" in str(error)
+
+
+def test_a_home_that_is_not_there_is_refused_with_its_setting() -> None:
+    for name in ("directory", "cache"):
+        assert "~nosuchuser/x begins with the home of a user" in str(refused(sets=[f"stack.{name}=~nosuchuser/x"]))
+    assert load(sets=["stack.directory=~/x"], environ={}).stack.directory == Path("~/x")
 
 
 @given(st.text(min_size=1, max_size=20), st.text(max_size=20))

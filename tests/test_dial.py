@@ -145,6 +145,11 @@ def test_an_address_that_is_dead_or_refuses_leaves_time_for_one_that_answers(res
             assert sock.gettimeout() == 3.0
 
 
+def test_a_name_that_cannot_be_encoded_is_one_without_an_address() -> None:
+    with pytest.raises(socket.gaierror, match=r"'10\.0\.\.5' is no name of a host"):
+        dial("10.0..5", 9000, 1.0)
+
+
 def test_what_the_last_address_said_is_reported() -> None:
     port = ports.draw("the tests")
     with pytest.raises(ConnectionRefusedError):

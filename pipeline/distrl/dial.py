@@ -79,6 +79,9 @@ def _resolved(host: str, port: int, timeout_s: float) -> _Addresses:
 def _resolve(host: str, port: int, answer: Future[_Addresses]) -> None:
     try:
         found = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
+    except UnicodeError:  # Python's, before anybody is asked: a label without a character, or with too many
+        _forget(host, port)
+        answer.set_exception(socket.gaierror(socket.EAI_NONAME, f"{host!r} is no name of a host"))
     except BaseException as error:
         _forget(host, port)
         answer.set_exception(error)

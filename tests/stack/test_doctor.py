@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from distrl.config import Config, load
 from distrl.device.server import AdbServer
-from distrl.stack import doctor
+from distrl.stack import doctor, minio
 from distrl.stack.doctor import Finding, examine
+from distrl.stack.local import LocalStack
 from elsewhere import drawn, elsewhere
 
 
@@ -27,6 +28,27 @@ def test_what_is_not_up_yet_is_no_fault(tmp_path: Path) -> None:
         assert finding(findings, what).ok, what
     assert "Android Debug Bridge" in finding(findings, "adb").detail
     assert not (tmp_path / "stack").exists()
+
+
+def test_the_object_store_is_the_one_that_the_stack_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(minio, "way", lambda cache: minio.Way(minio.Kind.NONE, None, "no MinIO here"))
+    (tmp_path / "stack/s3").mkdir(parents=True)
+    (tmp_path / "stack/s3/kind").write_text("minio\n")
+    found = finding(examine(config(tmp_path)), "object store")
+    assert (found.ok, found.detail) == (False, "MinIO: no MinIO here"), "up would not take another"
+    found = finding(examine(config(tmp_path, "stack.object_store=s3proxy")), "object store")
+    assert (found.ok, found.detail) == (False, "is s3proxy, but this stack's objects are in minio")
+    assert "stack.object_store=minio" in found.hint
+    (tmp_path / "stack/s3/kind").write_text("directory\n")
+    assert finding(examine(config(tmp_path)), "object store").ok
+
+
+@pytest.mark.parametrize("where", ["store.url=s3://10.0..5:9000/distrl", "adb.host=a..b"])
+def test_an_address_with_an_empty_label_is_one_that_does_not_answer(tmp_path: Path, where: str) -> None:
+    """The library that encodes names raises no OSError for it."""
+    given = config(tmp_path, where, "store.access_key=a", "store.secret_key=b")
+    assert finding(examine(given), "objects").ok is not where.startswith("store")
+    assert not any(part.running for part in LocalStack(given).status())
 
 
 def test_a_configured_endpoint_that_does_not_answer_is_reported_with_its_setting(tmp_path: Path) -> None:

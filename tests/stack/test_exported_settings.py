@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from distrl.cli.main import app
 from distrl.config import Config, load
 from distrl.errors import StackError
 from distrl.stack import kafka, ports, running_stacks, s3
@@ -16,6 +17,7 @@ from distrl.stack.part import Part
 from distrl.stack.processes import find_all, start, stop_all
 from distrl.stack.stack_record import Record
 from distrl.train.roles import write_settings
+from typer.testing import CliRunner
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 
@@ -89,6 +91,31 @@ def test_a_second_stack_is_not_started_by_accident(
     assert list(elsewhere.iterdir()) == []
     LocalStack(config).down()
     running_stacks.refuse_second_by_accident(unnamed)
+
+
+def test_the_broker_of_another_folders_stack_is_not_taken_for_ones_own(tmp_path: Path) -> None:
+    """As of two checkouts that both have a run demo-0, of which one is up: else its topics would be removed."""
+    cache, there, here = f"stack.cache={tmp_path / 'cache'}", tmp_path / "there", tmp_path / "here"
+    child = start(kafka.NAME, SLEEPER, there)
+    try:
+        default = Config().kafka.bootstrap
+        Record(there).put(Part(kafka.NAME, default, {}, child))
+        running_stacks.remember(tmp_path / "cache", there)
+        own = load(sets=[cache, f"stack.directory={here}"], environ={})
+        with pytest.raises(StackError, match=f"the one at {default} is of the stack in {there}") as told:
+            running_stacks.refuse_broker_of_other(own)
+        assert f"distrl up --set stack.directory={here}" in told.value.hint
+        shown = CliRunner().invoke(app, ["scores", "-s", cache, "-s", f"stack.directory={here}"])
+        assert isinstance(shown.exception, StackError)
+        for taken in (
+            [cache, f"stack.directory={there}"],
+            [cache, f"stack.directory={here}", f"kafka.bootstrap={default}"],
+        ):
+            running_stacks.refuse_broker_of_other(load(sets=taken, environ={}))
+        Record(there).put(Part(kafka.NAME, "127.0.0.1:1234", {}, child))
+        running_stacks.refuse_broker_of_other(own)
+    finally:
+        stop_all([child], 10.0)
 
 
 def test_up_refuses_a_configured_broker_that_is_away_and_leaves_nothing(config: Config, tmp_path: Path) -> None:

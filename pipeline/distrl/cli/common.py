@@ -66,10 +66,14 @@ def load(config_file: Path | None, sets: list[str] | None) -> Config:
 
 
 def connected(config_file: Path | None, sets: list[str] | None, share: Share = "all") -> Config:
-    """The settings, with the endpoints of a running local stack where none are configured."""
+    """The settings, with the endpoints of a running local stack where none are configured. Raises StackError where
+    another folder's stack would be taken for it."""
     from distrl.stack.local import connect
+    from distrl.stack.running_stacks import refuse_broker_of_other
 
-    return connect(load(config_file, sets), share)
+    given = load(config_file, sets)
+    refuse_broker_of_other(given)
+    return connect(given, share)
 
 
 def with_broker(config_file: Path | None, sets: list[str] | None, share: Share = "all") -> Config:

@@ -14,6 +14,7 @@ from distrl.cli.common import (
     ended_as_interrupted,
     load,
     passing_bar,
+    print_line,
     row,
     run_settings,
     table,
@@ -65,8 +66,8 @@ def up(config: ConfigFile = None, sets: Sets = None) -> None:
     except KeyboardInterrupt:
         stack.stop_started()  # not after a topic that is to be altered: that needs the broker
         raise
-    console.print(f"Kafka {settings.kafka.bootstrap}  objects {settings.store.url}  adb port {settings.adb.port}")
-    console.print(f"{len(settings.devices.named)} phones; `distrl status` looks, `distrl down` stops")
+    print_line(f"Kafka {settings.kafka.bootstrap}  objects {settings.store.url}  adb port {settings.adb.port}")
+    print_line(f"{len(settings.devices.named)} phones; `distrl status` looks, `distrl down` stops")
 
 
 def _refuse_absent_broker(given: Config) -> None:

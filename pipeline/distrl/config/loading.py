@@ -152,9 +152,9 @@ def _put(tree: dict[str, Any], path: list[str], value: str, where: str) -> None:
 
 
 def _value(path: Sequence[str], value: str, where: str) -> Any:
-    """The value of a variable or a flag. Text is not parsed as YAML: a password may be a number, or hold a ' #'."""
+    """The value of a variable or a flag. Text and paths are not parsed as YAML: one may be a number, or hold ' #'."""
     kinds = kinds_at(path)
-    if kinds == {SecretStr} or (kinds == {str} and value not in ("", "null") and value[:1] not in "'\""):
+    if kinds == {SecretStr} or (kinds in ({str}, {Path}) and value not in ("", "null") and value[:1] not in "'\""):
         return value
     try:
         return yaml.load(value, _Loader)  # noqa: S506 - it is a SafeLoader

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -107,6 +108,16 @@ class KafkaSettings(Section):
         return self
 
 
+def _with_port(value: str | None) -> str | None:
+    """Refuses an address that no client could parse."""
+    try:
+        if value is not None:
+            urlsplit(value).port  # noqa: B018 - parsed when it is asked for
+    except ValueError as error:
+        raise ValueError(f"{value} is no address of a server: {error}") from None
+    return value
+
+
 class StoreSettings(Section):
     local: ClassVar[bool] = True
 
@@ -127,6 +138,8 @@ class StoreSettings(Section):
     )
     region: str = "us-east-1"
     timeout_s: float = Field(10.0, gt=0, description="deadline of one request")
+
+    _can_be_parsed = field_validator("url")(_with_port)
 
     @model_validator(mode="after")
     def _agree(self) -> StoreSettings:
@@ -223,6 +236,8 @@ class ServerSettings(Section):
     adapters_there: str | None = Field(
         None, pattern=r"^/.*[^/]$", description="that folder on the server's machine, absolute; unset: the same"
     )
+
+    _can_be_parsed = field_validator("endpoint")(_with_port)
     timeout_s: float = Field(60.0, gt=0, description="deadline of one answer, and of loading an adapter")
     wait_s: float = Field(
         600.0, gt=0, description="how long a decision waits for a server that is away or starts again"
@@ -399,6 +414,8 @@ class ChatSettings(Section):
     price_in: float = Field(0.0, ge=0, description="of a million tokens read, to count what answers cost")
     price_out: float = Field(0.0, ge=0, description="of a million tokens written")
 
+    _can_be_parsed = field_validator("endpoint")(_with_port)
+
 
 class JudgeSettings(ChatSettings):
     """A vision-language model that judges whether a task was done, on phones that do not offer their state, and whether
@@ -467,6 +484,8 @@ class TracingSettings(Section):
         1.0, ge=0, le=1, description="of tasks that are traced; the feeder's decides for the roles that follow it"
     )
 
+    _can_be_parsed = field_validator("endpoint")(_with_port)
+
 
 class StackSettings(Section):
     local: ClassVar[bool] = True
@@ -481,3 +500,12 @@ class StackSettings(Section):
         description="auto: MinIO where a `minio` or Docker is there, else S3Proxy, else a directory; minio: also built "
         "with Go",
     )
+
+    @field_validator("directory", "cache")
+    @classmethod
+    def _has_a_home(cls, value: Path) -> Path:
+        try:
+            value.expanduser()
+        except RuntimeError:
+            raise ValueError(f"{value} begins with the home of a user that this machine does not have") from None
+        return value

@@ -14,6 +14,7 @@ from shlex import quote
 
 from distrl.config import Config
 from distrl.errors import StackError
+from distrl.stack import kafka
 from distrl.stack.stack_record import Record
 
 
@@ -50,3 +51,20 @@ def refuse_second_by_accident(config: Config) -> None:
             f"{quote(f'stack.directory={others[0]}')}; "
             f"for a second one here, use --set {quote(f'stack.directory={own}')}",
         )
+
+
+def refuse_broker_of_other(config: Config) -> None:
+    """Raises StackError where nobody has named a broker, the stack of `config` has none that is up, and what answers at
+    the address of the default is another stack of this user: its runs may have the same names."""
+    own = config.stack.directory.expanduser().absolute()
+    if "bootstrap" in config.kafka.model_fields_set or kafka.NAME in Record(own).parts():
+        return
+    for directory in running(config.stack.cache.expanduser().absolute()):
+        part = Record(directory).parts().get(kafka.NAME)
+        if part is not None and part.where == config.kafka.bootstrap:
+            raise StackError(
+                str(own),
+                f"there is no broker here that is up, and the one at {part.where} is of the stack in {directory}",
+                f"start this one (`distrl up --set {quote(f'stack.directory={own}')}`); or use that one, with --set "
+                f"{quote(f'stack.directory={directory}')}",
+            )

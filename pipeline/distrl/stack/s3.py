@@ -41,7 +41,7 @@ def start_s3(site: Site, settings: Mapping[str, Any], port: int) -> Part:
     """
     home = site.directory / NAME
     home.mkdir(parents=True, exist_ok=True)
-    began_as = _stored_kind(home)
+    began_as = stored_kind(home)
     wanted = str(settings["object_store"])
     if began_as and wanted not in ("auto", began_as):
         raise StackError(
@@ -162,7 +162,7 @@ def _directory(home: Path, settings: Mapping[str, Any]) -> Part:
     return Part(NAME, f"file://{objects}", settings)
 
 
-def _stored_kind(home: Path) -> str | None:
+def stored_kind(home: Path) -> str | None:
     try:
         kind = (home / "kind").read_text().strip()
     except FileNotFoundError:
@@ -172,7 +172,7 @@ def _stored_kind(home: Path) -> str | None:
 
 def _store_kind(home: Path, kind: str) -> None:
     """Whole or not at all: another kind would be a store without the objects of this one."""
-    if _stored_kind(home) == kind:
+    if stored_kind(home) == kind:
         return
     fresh = home / "kind.new"
     fresh.write_text(kind + "\n")

@@ -7,11 +7,28 @@ from distrl.supervised import StoppableThread, SupervisedThread, SupervisedThrea
 
 
 def test_what_ends_a_thread_reaches_its_owner_and_those_who_wait() -> None:
-    told: list[Exception] = []
+    told: list[BaseException] = []
     thread = SupervisedThread(lambda: [][0], "a-test", told.append)
     thread.join(10)
     assert [type(error) for error in told] == [IndexError]
     with pytest.raises(IndexError):
+        thread.check()
+
+
+def test_a_panic_that_is_no_exception_reaches_them_too() -> None:
+    """As pyo3's, which libraries in Rust raise."""
+
+    class Panic(BaseException):
+        pass
+
+    def panics() -> None:
+        raise Panic
+
+    told: list[BaseException] = []
+    thread = SupervisedThread(panics, "a-test", told.append)
+    thread.join(10)
+    assert [type(error) for error in told] == [Panic]
+    with pytest.raises(Panic):
         thread.check()
 
 

@@ -11,17 +11,18 @@ LOG = logging.getLogger(__name__)
 
 
 class SupervisedThread:
-    """A daemon thread that starts at once. The owner calls `check`, which raises what ended `target`.
+    """A daemon thread that starts at once. The owner calls `check`, which raises what ended `target`, also what is no
+    Exception, such as the panic of a library in Rust.
 
     on_failure: called with the error in the failing thread, before it ends, to release those that wait for its work.
     """
 
     def __init__(
-        self, target: Callable[[], object], name: str, on_failure: Callable[[Exception], None] = lambda error: None
+        self, target: Callable[[], object], name: str, on_failure: Callable[[BaseException], None] = lambda error: None
     ) -> None:
         self._target = target
         self._on_failure = on_failure
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -30,7 +31,7 @@ class SupervisedThread:
         return self._thread.is_alive()
 
     @property
-    def failure(self) -> Exception | None:
+    def failure(self) -> BaseException | None:
         """The error that ended the thread; None where it runs or has returned."""
         return self._failure
 
@@ -45,7 +46,7 @@ class SupervisedThread:
     def _run(self) -> None:
         try:
             self._target()
-        except Exception as error:
+        except BaseException as error:
             LOG.exception("thread %s has ended", self._thread.name)
             self._failure = error
             self._on_failure(error)

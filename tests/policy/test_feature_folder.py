@@ -43,7 +43,10 @@ def same(one: ImageFeatures | None, two: ImageFeatures) -> bool:
     )
 
 
-def folder_of(path: Path, run: str = "run", maker: str = "m") -> FeatureFolder:
+MAKER = "0" * 16
+
+
+def folder_of(path: Path, run: str = "run", maker: str = MAKER) -> FeatureFolder:
     return FeatureFolder(path, run, maker)
 
 
@@ -98,7 +101,7 @@ def test_what_is_expected_is_read_sooner_and_changes_nothing(tmp_path: Path) -> 
         first.put(name_of(number), features(number))
     again = folder_of(tmp_path)
     again.expect(name_of(number) for number in range(3 * AHEAD))
-    (tmp_path / "run" / "m" / name_of(5)[:2] / name_of(5)).unlink()
+    (tmp_path / "run" / MAKER / name_of(5)[:2] / name_of(5)).unlink()
     for number in (7, *range(3 * AHEAD), 2):
         found = again.get(name_of(number))
         assert same(found, features(number)) if number < 2 * AHEAD and number != 5 else found is None
@@ -124,9 +127,19 @@ def test_ranks_that_share_it_remove_what_is_gone_already(tmp_path: Path) -> None
 
 def test_other_makers_are_removed_and_other_runs_are_not(tmp_path: Path) -> None:
     for run in ("run", "other"):
-        folder_of(tmp_path, run, "old").put(name_of(1), features(1))
-    assert name_of(1) not in folder_of(tmp_path, "run", "new")
+        folder_of(tmp_path, run, "0" * 16).put(name_of(1), features(1))
+    assert name_of(1) not in folder_of(tmp_path, "run", "1" * 16)
     assert [file.relative_to(tmp_path).parts[0] for file in files(tmp_path)] == ["other"]
+
+
+def test_what_is_no_makers_folder_is_left_alone(tmp_path: Path) -> None:
+    """As where it is the folder of base models, one of which is called as the run is."""
+    others = [tmp_path / "run" / name / "model.safetensors" for name in ("autoui", "0" * 15, "A" * 16)]
+    for each in others:
+        each.parent.mkdir(parents=True)
+        each.write_bytes(b"weights")
+    folder_of(tmp_path, "run", "1" * 16)
+    assert [each.read_bytes() for each in others] == [b"weights"] * 3
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_the_start(tmp_path: Path) -> None:
@@ -137,7 +150,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_start(tmp_path: P
 
 def test_where_it_takes_no_more_learning_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = folder_of(tmp_path)
-    (tmp_path / "run" / "m" / name_of(1)[:2]).write_text("in the way")
+    (tmp_path / "run" / MAKER / name_of(1)[:2]).write_text("in the way")
     folder.put(name_of(1), features(1))
     folder.put(name_of(2), features(2))
     assert caplog.text.count("no longer kept") == 1
@@ -205,7 +218,7 @@ def test_what_memory_has_no_room_for_lies_in_the_folder_and_is_written_once(tmp_
     found.keep({refs[0].sha256, refs[3].sha256})
     assert [found.knows(ref) for ref in refs] == [True, False, False, True]
     assert sorted(file.name for file in files(tmp_path)) == sorted([refs[0].sha256, refs[3].sha256])
-    folder_of(tmp_path, maker="other")
+    folder_of(tmp_path, maker="1" * 16)
     assert same(found.of(steps[:1])[0], made[0]), "it is in memory"
     with pytest.raises(FeatureFileError, match=r"learner\.features_kept"):
         found.of(steps[3:])
@@ -213,8 +226,8 @@ def test_what_memory_has_no_room_for_lies_in_the_folder_and_is_written_once(tmp_
 
 def test_where_the_folder_takes_no_more_the_file_of_the_process_does(tmp_path: Path) -> None:
     ref, count = ObjectRef("a", name_of(1), 8), Counting()
-    (tmp_path / "run" / "m").mkdir(parents=True)
-    (tmp_path / "run" / "m" / ref.sha256[:2]).write_text("in the way")
+    (tmp_path / "run" / MAKER).mkdir(parents=True)
+    (tmp_path / "run" / MAKER / ref.sha256[:2]).write_text("in the way")
     store = FeatureStore(0)
     found = Features(count.embed, 1, store)
     found.keep_in(folder_of(tmp_path))

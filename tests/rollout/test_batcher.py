@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 import torch
@@ -216,6 +217,35 @@ def test_a_thread_that_ends_unexpectedly_frees_who_waits_with_the_reason(serving
     for ask in (batcher.check, lambda: batcher.decide(seen()), lambda: batcher.swap(version(0), b"zero")):
         with pytest.raises(PolicyEndedError, match="ValueError: broken"):
             ask()
+
+
+@pytest.mark.parametrize("at", ["a decision", "an adapter"])
+def test_a_panic_in_the_policys_thread_leaves_nobody_waiting(at: str) -> None:
+    class Panic(BaseException):
+        """As pyo3's, which is no Exception."""
+
+    class Panicking(Weights):
+        def decide(self, *args: Any, **kwargs: Any) -> list[Row]:
+            raise Panic("a tokenizer")
+
+        def load(self, adapter: bytes) -> None:
+            if at == "an adapter":
+                raise Panic("safetensors")
+
+    batcher = Batcher(Panicking(), Words(), sampling=FULL, wait_s=0.0)
+    thread = SupervisedThread(batcher.serve, "policy", batcher.fail)
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(batcher.swap, version(0), b"zero")]
+        if at == "a decision":
+            asked[0].result(10)
+            asked = [pool.submit(batcher.decide, seen(name)) for name in ("a", "b")]
+        ended = [type(each.exception(10)) for each in asked]
+    thread.join(10)
+    assert set(ended) <= {Panic, PolicyEndedError}
+    with pytest.raises(PolicyEndedError, match="thread has ended: Panic: "):
+        batcher.check()
+    with pytest.raises(Panic):
+        thread.check()
 
 
 def test_a_log_probability_that_is_not_finite_is_no_decision_and_the_rest_of_its_batch_is(serving: Serving) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import logging
+import os
 import threading
 import time
 from contextlib import closing
@@ -13,7 +14,8 @@ import pytest
 from distrl.config import Config, load
 from distrl.errors import BrokerError
 from distrl.view import follow
-from distrl.view.follow import RunFollower
+from distrl.view.follow import UNUSED_S, RunFollower, forget_unused, index_path
+from distrl.view.index import schema_id
 from distrl.view.runs import Runs
 from distrl.view.server import ViewServer
 from waiting import until
@@ -116,3 +118,20 @@ def test_the_stream_of_a_run_that_is_gone_ends(tmp_path: Path, monkeypatch: pyte
             assert ask(server.port, "/api/runs").json["runs"] == []
             assert stream.readline() == b""
         assert ask(server.port, "/api/runs/away/events").status == 404
+
+
+def test_versions_of_distrl_keep_an_index_each_and_one_that_nobody_writes_goes(tmp_path: Path) -> None:
+    config = away(tmp_path)
+    own = index_path(config)
+    assert schema_id() in own.name
+    stem = own.name.removesuffix(f"-{schema_id()}.sqlite")
+    names = [own.name, f"{stem}.sqlite", f"{stem}-2-{'0' * 16}.sqlite", f"{stem}-2-{'1' * 16}.sqlite", "other.sqlite"]
+    own.parent.mkdir(parents=True)
+    old = time.time() - UNUSED_S - 60
+    for name in names:
+        (own.parent / name).touch()
+        os.utime(own.parent / name, (old, old))
+    (own.parent / names[3]).touch()
+    (own.parent / f"{names[2]}-wal").touch()
+    forget_unused(config)
+    assert sorted(each.name for each in own.parent.iterdir()) == sorted([names[0], names[3], names[4]])

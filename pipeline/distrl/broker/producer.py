@@ -265,7 +265,7 @@ class RecordProducer:
         if self._forget(future):
             future.set_exception(error)
 
-    def _ended(self, error: Exception) -> None:
+    def _ended(self, error: BaseException) -> None:
         """The thread has ended unexpectedly: no further acknowledgements are served."""
         with self._lock:
             self._over = BeyondUseError(

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import console, print_line
+from distrl.cli.common import console, note, print_line
 from distrl.telemetry import logs
 
 app = typer.Typer(
@@ -49,7 +49,14 @@ def train_base(
         recipe = replace(recipe, acting=replace(recipe.acting, updates=updates))
     more = words_of_all_suites(phone_tokenizer())
     every = phone_tokenizer(more)
-    own = [word for word in words_of_file(words, every) if word not in every.tokens] if words else []
+    asked = words_of_file(words, every) if words else ()
+    own = [word for word in asked if word not in every.tokens]
+    if never := [word for word in asked if word in every.tokens]:
+        note(
+            f"{', '.join(never)}: this base model writes its actions with it, so it can be no word of an instruction; "
+            "word such tasks without it",
+            "yellow",
+        )
     console.print(train(out, recipe, suite.held_out_pairs(), (*more, *own), (*words_to_type(), *own)))
 
 

@@ -41,6 +41,7 @@ SETTING: Final = "learner.features_kept"
 CHECK: Final = 4
 """Bytes of the CRC-32."""
 NAME: Final = 2 * hashlib.sha256().digest_size
+MAKER: Final = 16
 FORMAT: Final = "crc32+safetensors"
 """Of a file: another one is another maker's."""
 PACKAGES: Final = ("torch", "torchvision", "transformers", "pillow", "numpy")
@@ -60,16 +61,17 @@ class FeatureFolder:
     """Features by the sha256 of their image. Used by one thread; ranks of a machine may use the same folder."""
 
     def __init__(self, folder: Path, run: str, maker: str) -> None:
-        """Raises ConfigError where the folder cannot be written. What another maker left for this run is removed."""
+        """Raises ConfigError where the folder cannot be written. What another maker left for this run is removed, and
+        nothing else: the folder may hold more, such as base models."""
         self._folder = folder.expanduser() / run / maker
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             for other in self._folder.parent.iterdir():
-                if other != self._folder:
+                if other != self._folder and _is_hex(other.name, MAKER):
                     shutil.rmtree(other, ignore_errors=True)
             self._names = set[str]()
             for file in self._folder.glob("*/*"):
-                if _is_name(file.name):
+                if _is_hex(file.name, NAME):
                     self._names.add(file.name)
                 else:  # a killed process was writing it
                     file.unlink(missing_ok=True)
@@ -151,7 +153,7 @@ class FeatureFolder:
 
 
 def maker_of(policy: Policy, settings: PolicySettings, threads: int) -> str:
-    """A digest (16 hex digits) of what decides the bits of a screen's features beside its bytes, and of some more.
+    """A digest (MAKER hex digits) of what decides the bits of a screen's features beside its bytes, and of some more.
 
     threads: of torch.
     """
@@ -167,7 +169,7 @@ def maker_of(policy: Policy, settings: PolicySettings, threads: int) -> str:
         *(version(package) for package in PACKAGES),
         *code_of(policy),
     ]
-    return hashlib.sha256("\n".join(made_by).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join(made_by).encode()).hexdigest()[:MAKER]
 
 
 def code_of(policy: Policy) -> list[str]:
@@ -196,5 +198,5 @@ def _check(content: bytes) -> bytes:
     return zlib.crc32(content).to_bytes(CHECK, "little")
 
 
-def _is_name(name: str) -> bool:
-    return len(name) == NAME and set(name) <= set("0123456789abcdef")
+def _is_hex(name: str, digits: int) -> bool:
+    return len(name) == digits and set(name) <= set("0123456789abcdef")

@@ -148,7 +148,7 @@ class Batcher:
         self._loaded: Version | None = None
         self._active = 0
         self._closed = False
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._has_warned = False
         """That memory is not enough for a whole batch."""
         self._failures = deque[str](maxlen=MOST_FAILURES)
@@ -212,7 +212,7 @@ class Batcher:
                 self._swap = None
             self._changed.notify_all()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Close after `serve` has failed with `error`: waiting and later callers get a PolicyEndedError."""
         self._failure = error
         self.close()
@@ -278,8 +278,10 @@ class Batcher:
     def _apply(self, swap: _Swap) -> None:
         try:
             self._weights.load(swap.adapter)
-        except Exception as error:
+        except BaseException as error:
             swap.done.set_exception(error)
+            if not isinstance(error, Exception):  # a library's panic ends the thread
+                raise
         else:
             with self._changed:
                 self._loaded = swap.version
@@ -289,7 +291,11 @@ class Batcher:
     def _answer(self, batch: list[Request]) -> None:
         try:
             decisions = self._decided(batch)
-        except Exception as error:
+        except BaseException as error:
+            if not isinstance(error, Exception):  # a library's panic ends the thread, and nobody may wait for it
+                for request in batch:
+                    request.decision.set_exception(error)
+                raise
             if len(batch) == 1:
                 batch[0].decision.set_exception(error)
                 self._failures.append(f"{type(error).__name__}: {error}")  # the error itself holds what was made

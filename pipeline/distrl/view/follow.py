@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
+import re
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,7 +29,7 @@ from distrl.supervised import SupervisedThread
 from distrl.types import Record
 from distrl.view import drawn, figures
 from distrl.view.frugal import frugal
-from distrl.view.index import DEAD_LETTERS, Batch, IndexWriter, OtherLogError, StaleIndexError, delete
+from distrl.view.index import DEAD_LETTERS, Batch, IndexWriter, OtherLogError, StaleIndexError, delete, schema_id
 
 LOG = logging.getLogger(__name__)
 
@@ -52,6 +53,8 @@ TURN_S: Final = 0.5
 """Between two looks whether to end, while others are indexed."""
 ROUNDS: Final = 50
 """Reads of one topic before the next one's turn."""
+UNUSED_S: Final = 30 * 86_400.0
+"""An index of another version that nobody wrote for so long is deleted."""
 AT_ONCE = threading.Semaphore(2)
 """Runs that are indexed at a time: most of it is decoding, which one processor does."""
 
@@ -65,9 +68,24 @@ class Indexing:
 
 
 def index_path(config: Config) -> Path:
-    """Beside what is downloaded and built: a cache of this user for this broker and run."""
-    broker = hashlib.sha256(config.kafka.bootstrap.encode()).hexdigest()[:12]
-    return config.stack.cache.expanduser().absolute() / "view" / f"{config.run}-{broker}.sqlite"
+    """Beside what is downloaded and built: a cache of this user for this broker, run and schema. Under one name, the
+    servers of two versions of DistRL would delete each other's for ever."""
+    return config.stack.cache.expanduser().absolute() / "view" / f"{_stem(config)}-{schema_id()}.sqlite"
+
+
+def forget_unused(config: Config) -> None:
+    """Delete the indexes of the run that other versions of DistRL made, but for those that were written lately."""
+    own = index_path(config)
+    other = re.compile(rf"{re.escape(_stem(config))}(-[0-9]+-[0-9a-f]{{16}})?\.sqlite")
+    for each in own.parent.glob("*.sqlite"):
+        if each != own and other.fullmatch(each.name):
+            with suppress(OSError):  # it is gone already, or of another user
+                if each.stat().st_mtime < time.time() - UNUSED_S:
+                    delete(each)
+
+
+def _stem(config: Config) -> str:
+    return f"{config.run}-{hashlib.sha256(config.kafka.bootstrap.encode()).hexdigest()[:12]}"
 
 
 class RunFollower:
@@ -147,7 +165,7 @@ class RunFollower:
                 self._asked.wait()
         self.caught_up.set()  # nobody is to wait for what is not read any more
 
-    def _ended(self, error: Exception) -> None:
+    def _ended(self, error: BaseException) -> None:
         self.failure = StoreError(
             str(self.path), f"the index is not extended any more ({error})", "start `distrl view` again"
         )
@@ -161,6 +179,7 @@ class RunFollower:
         self.indexing = Indexing(0, 0)
 
     def _follow(self) -> None:
+        forget_unused(self.config)
         with closing(IndexWriter(self.path, self._identity())) as index, ExitStack() as opened:
             while not AT_ONCE.acquire(timeout=TURN_S):
                 if self._closing.is_set():

@@ -100,6 +100,14 @@ def test_an_arm_that_was_not_played_or_has_no_task_in_common_has_no_difference()
         assert row[1:] == ["–", "–", "–"]
 
 
+def test_an_arm_whose_outcomes_are_all_unknown_has_no_success() -> None:
+    """As on phones that tell no state and without a judge: 0 would be a failure in each."""
+    made = ablation({}, {"baseline": {}, LONG: {}}, others=128)
+    for arm in json.loads(to_json(made))["arms"]:
+        assert arm["evaluation"]["success"] is None
+        assert arm["evaluation"]["without_outcome"] == 128
+
+
 def printed(made: Ablation, width: int) -> str:
     out = io.StringIO()
     Console(file=out, width=width).print(*shown(made), sep="\n")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 from distrl.config import load
-from distrl.errors import BrokerError, ConfigError, DeviceError, PolicyError
+from distrl.errors import BrokerError, ConfigError, DeviceError, PolicyError, StackError
+from distrl.offline.ablation import run
 from distrl.offline.ablation.arms import plan
 from distrl.offline.ablation.log import RunLog, UpdateRange
 from distrl.offline.ablation.run import (
@@ -54,6 +55,23 @@ def test_an_arm_whose_algorithm_cannot_train_the_policy_is_refused_before_the_lo
     with pytest.raises(PolicyError, match="nowhere"):
         ablate(config, Request(plan(config, sets=["policy.lora_targets=[nowhere]"]), out=tmp_path))
     assert not list(tmp_path.iterdir())
+
+
+def test_two_ablations_in_one_folder_at_once_do_not_delete_each_others_files(tmp_path: Path) -> None:
+    with run._alone_in(tmp_path / "out" / "one"):
+        with (
+            pytest.raises(StackError, match=r"distrl ablate in .*out/one \(process"),
+            run._alone_in(tmp_path / "out" / "one"),
+        ):
+            pass
+        with run._alone_in(tmp_path / "out" / "two"):
+            pass
+    with run._alone_in(tmp_path / "out" / "one"):
+        pass
+    assert not (tmp_path / "out" / "one").exists(), "what stands there says whether an ablation has made it"
+    (tmp_path / "a file").touch()
+    with pytest.raises(ConfigError, match="cannot be written"), run._alone_in(tmp_path / "a file" / "one"):
+        pass
 
 
 def test_lora_of_a_policy_that_has_none_cannot_be_ablated(tmp_path: Path) -> None:

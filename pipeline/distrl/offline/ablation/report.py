@@ -299,7 +299,7 @@ def _evaluation(evaluated: Evaluated, to_baseline: Difference | None) -> dict[st
         "episodes": score.episodes,
         "successes": score.successes,
         "without_outcome": score.others,
-        "success": score.success,
+        "success": score.known,
         "wilson_interval": list(score.interval),
         "succeeded": dict(evaluated.outcomes),
         "to_baseline": None

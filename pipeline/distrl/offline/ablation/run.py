@@ -17,7 +17,8 @@ import re
 import resource
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -42,6 +43,7 @@ from distrl.rollout.episode import Episode
 from distrl.rollout.phones import Phones
 from distrl.rollout.wiring import TRUTH
 from distrl.runs.settings import learning_fingerprint
+from distrl.stack.locks import held
 from distrl.store.folders import SCREENSHOTS
 from distrl.store.objects import ObjectStore, open_store, reference
 from distrl.types import ObjectRef, Outcome, Split, Trajectory, Version
@@ -104,27 +106,42 @@ def ablate(
     warn_of_too_long(request.plan, log)
     sweep = _Sweep(ablation, request.evaluation, store, on_progress)
     folder = request.out / (request.name or default_name(config, request, log))
-    ends_in_checkpoint = checkpoint_of(store, config.run, log.range.to) is not None
-    persisted = PersistedArms(folder, log, played_on(config, request.evaluation), checkpoint=ends_in_checkpoint)
-    arms = request.plan.arms
-    found = {arm.name: result for arm in arms if (result := persisted.find(arm)) is not None}
-    clear(folder, {path for arm in arms if arm.name in found for path in persisted.files(arm)})
-    ablation.reused = len(found)
-    ablation.reused_played = sum(result.evaluated is not None for result in found.values())
-    for number, arm in enumerate(arms):
-        result = found.get(arm.name)
-        if result is None:
-            result = sweep.fold(number)
-            persisted.save_fold(result)
-        if result.evaluated is None and (evaluated := sweep.play(number, result.folded)) is not None:
-            persisted.save_success(result.folded, evaluated)
-            result = replace(result, evaluated=evaluated)
-        ablation.measured["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        ablation.join(result, persisted.adapter(arm))
-        write(folder / "report.json", to_json(ablation).encode())
-        write(folder / "table.md", to_markdown(ablation).encode())
-    write(folder / "curves.png", ablate_figure.draw(ablation.arms))
+    with _alone_in(folder):
+        ends_in_checkpoint = checkpoint_of(store, config.run, log.range.to) is not None
+        persisted = PersistedArms(folder, log, played_on(config, request.evaluation), checkpoint=ends_in_checkpoint)
+        arms = request.plan.arms
+        found = {arm.name: result for arm in arms if (result := persisted.find(arm)) is not None}
+        clear(folder, {path for arm in arms if arm.name in found for path in persisted.files(arm)})
+        ablation.reused = len(found)
+        ablation.reused_played = sum(result.evaluated is not None for result in found.values())
+        for number, arm in enumerate(arms):
+            result = found.get(arm.name)
+            if result is None:
+                result = sweep.fold(number)
+                persisted.save_fold(result)
+            if result.evaluated is None and (evaluated := sweep.play(number, result.folded)) is not None:
+                persisted.save_success(result.folded, evaluated)
+                result = replace(result, evaluated=evaluated)
+            ablation.measured["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            ablation.join(result, persisted.adapter(arm))
+            write(folder / "report.json", to_json(ablation).encode())
+            write(folder / "table.md", to_markdown(ablation).encode())
+        write(folder / "curves.png", ablate_figure.draw(ablation.arms))
     return ablation, folder
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Raises StackError where another ablation is at work in the folder: each would delete what the other has made.
+
+    The lock is beside the folder: what stands in it says whether an ablation has made it.
+    """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(held(folder.with_name(f".{folder.name}.lock"), f"distrl ablate in {folder}"))
+        except OSError as error:
+            raise unwritable(folder, error) from None
+        yield
 
 
 class _Sweep:

@@ -49,8 +49,41 @@ def test_the_learning_curve_tells_what_each_version_cost() -> None:
         trajectory(task("b", split=Split.VALIDATION), Outcome.FAILURE),
     )
     evaluations = [evaluation(2, won), evaluation(0, won), evaluation(0, lost), evaluation(1, trajectory(task("held")))]
-    points = curves.learning_curve(evaluations, Split.VALIDATION, versions, updates, TOPIC)
+    acted = logged([trajectory(task(f"t-{n}")) for n in range(10)])
+    points = curves.learning_curve(evaluations, Split.VALIDATION, versions, updates, acted, TOPIC)
     assert [(p.version, p.trajectories, p.seconds, p.score.success) for p in points] == [(0, 0, 0, 0.5), (2, 8, 2, 1.0)]
+
+
+def test_what_was_interrupted_is_not_what_a_version_learned_from() -> None:
+    """Its task is fed again, so that a fleet of phones that fail would seem to need more trajectories."""
+    outcomes = [Outcome.INTERRUPTED if n % 3 == 0 else Outcome.SUCCESS for n in range(9)]
+    acted = logged([trajectory(task(f"t-{n}"), outcome) for n, outcome in enumerate(outcomes)])
+    evaluations = [evaluation(1, trajectory(task("a", split=Split.VALIDATION)))]
+    points = curves.learning_curve(
+        evaluations, Split.VALIDATION, [version(0, 4), version(1, 5)], [update(4, 0), update(5, 6)], acted, TOPIC
+    )
+    assert [point.trajectories for point in points] == [4], "of the six before its update"
+    assert len(curves.played(acted)) == 6
+
+
+@pytest.mark.parametrize(
+    ("counts", "going_on"),
+    [
+        ((48, 48, 12), {2}),
+        ((48, 12, 48), {1}),
+        ((48, 12, 30, 48), {1, 2}),
+        ((48, 20, 20, 20), set()),
+        ((12, 48), set()),
+        ((48, 48), set()),
+        ((7,), set()),
+    ],
+)
+def test_a_version_whose_evaluation_goes_on_is_known_by_the_tasks_that_it_lacks(
+    counts: tuple[int, ...], going_on: set[int]
+) -> None:
+    """Where fewer are asked for from some version on, nothing is unfinished; nor where more are."""
+    by_version = {number: [trajectory(task(f"v-{n}")) for n in range(count)] for number, count in enumerate(counts)}
+    assert curves.unfinished(by_version) == going_on
 
 
 def test_lag_is_the_newest_version_at_the_fold_less_the_oldest_that_acted() -> None:

@@ -16,7 +16,7 @@ from distrl.types import Action, ActionKind, Evaluation, LogPosition, ObjectRef,
 from .world import TAP, TOPIC, TYPE, evaluation, logged, read, task, trajectory, update, version
 
 KEYS = {
-    "success_before", "success_after", "success_curve", "trajectories", "updates", "versions_published",
+    "success_before", "success_after", "success_curve", "trajectories", "interrupted", "updates", "versions_published",
     "reload_seconds_p50", "reload_seconds_p95", "policy_lag_mean", "policy_lag_max", "trajectories_per_minute",
     "setup_seconds", "train_seconds", "seed", "digests", "held_out_in_training",
     "success_by_policy", "no_success", "failed_conditions",
@@ -72,6 +72,31 @@ def test_report_json_has_exactly_the_promised_keys_and_true_numbers(tmp_path: Pa
     assert (told["policy_lag_mean"], told["policy_lag_max"]) == (0.0, 0)
     assert told["trajectories_per_minute"] == 100
     assert told["digests"] == {"adapter": "ab" * 32, "buffer": "cd" * 32}
+
+
+def test_a_version_that_is_still_played_is_no_point_of_the_curve(tmp_path: Path) -> None:
+    """The demo's clock stops the evaluator in the middle, when the tasks that end soon have ended: mostly successes."""
+    tasks = [task(f"v-{n}", split=Split.VALIDATION) for n in range(24)]
+    won = [trajectory(each, Outcome.SUCCESS if n < 6 else Outcome.FAILURE) for n, each in enumerate(tasks)]
+    page = write_report(
+        data(evaluations=[*(evaluation(0, each) for each in won), *(evaluation(1, each) for each in won[:6])]), tmp_path
+    )
+    points = json.loads((tmp_path / "report.json").read_text())["success_curve"]
+    assert [(point["success"], point["unfinished"]) for point in points] == [(0.25, False), (1.0, True)]
+    assert "Left out is version 1, whose evaluation was still going on" in page.read_text()
+
+
+def test_validation_of_another_suite_is_counted_and_interrupted_trajectories_apart(tmp_path: Path) -> None:
+    home = [trajectory(task(f"v-{n}", split=Split.VALIDATION)) for n in range(3)]
+    own = [trajectory(replace(task(f"o-{n}", split=Split.VALIDATION), suite="own")) for n in range(2)]
+    acted = [trajectory(task(f"t-{n}", split=Split.TRAIN), Outcome.INTERRUPTED) for n in range(4)]
+    acted.append(trajectory(task("t-9", split=Split.TRAIN)))
+    page = write_report(
+        data(evaluations=[evaluation(0, each) for each in (*home, *own)], trajectories=logged(acted)), tmp_path
+    )
+    told = json.loads((tmp_path / "report.json").read_text())
+    assert (told["trajectories"], told["interrupted"], told["trajectories_per_minute"]) == (1, 4, 1.0)
+    assert "2 evaluations of other suites are left out." in page.read_text()
 
 
 def test_held_out_tasks_that_training_had_are_counted_and_reported(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from distrl.errors import ConfigError, DistrlError
 from distrl.learner.verify import replay
 from distrl.offline.ablation import run as ablating
 from distrl.offline.ablation.arms import plan
-from distrl.offline.ablation.run import ArmEvaluation, Request, ablate
+from distrl.offline.ablation.run import LOCK, ArmEvaluation, Request, ablate
 from distrl.policy.autoui.base import save_base
 from distrl.policy.autoui.model import AutoUIModel, Shape
 from distrl.policy.autoui.tokenizer import WordTokenizer
@@ -234,8 +234,11 @@ def test_a_sweep_that_is_killed_goes_on_with_the_arms_that_are_not_done(run: Con
     assert reports[0] == reports[1]
     assert reports[0]["complete"]
     assert reports[0]["baseline_is_the_run"]["holds"]
-    files = sorted(str(file.relative_to(beside)) for file in beside.rglob("*") if file.is_file())
-    assert files == sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+    files, others = (
+        sorted(str(file.relative_to(each)) for file in each.rglob("*") if file.is_file() and file.name != LOCK)
+        for each in (beside, folder)
+    )
+    assert files == others
     for file in files:
         if file != "report.json" and not file.startswith("arms/"):
             assert (folder / file).read_bytes() == (beside / file).read_bytes(), file

@@ -11,7 +11,9 @@ from distrl.config import Config, FeederSettings
 from distrl.device import session
 from distrl.errors import ConfigError
 from distrl.evaluate.play import evaluation_tasks
+from distrl.feeder.facts import TaskFacts
 from distrl.feeder.run import new_state
+from distrl.feeder.state import FeederState
 from distrl.tasks import row
 from distrl.tasks.formats import FORMATS, MAX_LINE
 from distrl.tasks.list_report import done_at_the_start, overlaps, shares, unknown_words
@@ -19,7 +21,7 @@ from distrl.tasks.lists import ListSuite, TaskList, read_lists, suite_of, task_o
 from distrl.tasks.outcome import CHECK, succeeded
 from distrl.tasks.row import MAX_INSTRUCTION
 from distrl.tasks.suite import suites
-from distrl.types import Split
+from distrl.types import Split, Task
 from hypothesis import given
 from hypothesis import strategies as st
 from simphone.machine import fresh
@@ -361,6 +363,40 @@ def test_the_feeder_feeds_the_list_and_each_row_once_before_any_twice(tmp_path: 
     assert Counter(task.instruction for task in fed[:4]) == Counter("abcd")
     assert Counter(task.instruction for task in fed) == Counter("abcd" * 2)
     assert {(task.suite, task.max_steps) for task in fed} == {("t", 9)}
+
+
+@pytest.mark.parametrize("stopped_at", [0, 3, 19])
+def test_a_row_that_comes_in_the_middle_of_a_run_is_fed_once_a_round_like_the_others(
+    tmp_path: Path, stopped_at: int
+) -> None:
+    """stopped_at: of round 30, tasks that were fed when the feeder stopped; where none was, round 29 is the newest."""
+    rows = [f"do {n}\n" for n in range(20)]
+    (before := tmp_path / "t_train.txt").write_text("".join(rows))
+    (tmp_path / "later").mkdir()
+    (after := tmp_path / "later" / "t_train.txt").write_text("".join([*rows, "do what is new\n", "do more\n"]))
+
+    def state_of(file: Path, facts: TaskFacts | None = None) -> FeederState:
+        config = Config.model_validate({"feeder": {"tasks": str(file), "task_steps": 9}})
+        state = new_state(config, facts)
+        state.find_next()
+        return state
+
+    def fed(state: FeederState, count: int) -> list[Task]:
+        found = []
+        for _ in range(count):
+            found.append(state._next())
+            state.facts.see_task(found[-1])
+        return found
+
+    begun = state_of(before)
+    fed(begun, 20 * 30 + stopped_at)
+    again = state_of(after, begun.facts)
+    rest = fed(again, (20 - stopped_at) % 20 + 2)
+    next_round = fed(again, 22)
+    for tasks in (rest, next_round):
+        assert {"do what is new", "do more"} <= {task.instruction for task in tasks}
+        assert len({task.instruction for task in tasks}) == len(tasks), "each row once"
+    assert len(again.facts.fed) == 20 * 30 + stopped_at + len(rest) + 22, "nothing is fed twice"
 
 
 def test_a_split_that_the_list_lacks_is_refused_before_anything_starts(tmp_path: Path) -> None:

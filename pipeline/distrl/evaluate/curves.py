@@ -11,7 +11,7 @@ Definitions
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,10 +65,12 @@ class CurvePoint:
 
     version: int
     trajectories: int
-    """Folded when it was published."""
+    """Learned from when it was published."""
     seconds: float
     """From the publication of the first version to its own."""
     score: SuccessRate
+    unfinished: bool = False
+    """Whether its evaluation was still going on: tasks that end soon come first, and those are rather successes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,22 +142,51 @@ def by_family(trajectories: Iterable[Trajectory]) -> dict[str, SuccessRate]:
 
 
 def learning_curve(
-    evaluations: Iterable[Evaluation], split: Split, versions: Sequence[Version], updates: Sequence[Update], topic: str
+    evaluations: Iterable[Evaluation],
+    split: Split,
+    versions: Sequence[Version],
+    updates: Sequence[Update],
+    trajectories: Iterable[LoggedTrajectory],
+    topic: str,
 ) -> list[CurvePoint]:
-    """Success on `split` of every evaluated version, ascending. topic: full name of the trajectories topic."""
+    """Success on `split` of every evaluated version, ascending. trajectories: the first record of each task id. topic:
+    full name of their topic."""
     published = {version.version: version for version in versions}
     began = min((version.published_at for version in versions), default=0)
     folded = _Highest(_folded_offsets(updates, topic))
+    learned = sorted(each.position.offset for each in played(trajectories))
+    by_version = evaluated(evaluations, split)
+    going_on = unfinished(by_version)
     return [
         CurvePoint(
             number,
-            folded.until(published[number].update) or 0,
+            bisect_left(learned, folded.until(published[number].update) or 0),
             (published[number].published_at - began) / 1000,
-            score(trajectories),
+            score(evaluated_on),
+            number in going_on,
         )
-        for number, trajectories in evaluated(evaluations, split).items()
+        for number, evaluated_on in by_version.items()
         if number in published
     ]
+
+
+def played(trajectories: Iterable[LoggedTrajectory]) -> list[LoggedTrajectory]:
+    """Those that were played to an end, as an update learns from: an interrupted task is fed again under another id."""
+    return [each for each in trajectories if each.trajectory.outcome is not Outcome.INTERRUPTED]
+
+
+def unfinished(by_version: Mapping[int, Sequence[Trajectory]]) -> set[int]:
+    """The versions that have played a part of the tasks of the version before, where no other one stopped there: with
+    fewer tasks asked for (evaluate.validation_episodes), all later ones do."""
+    tasks = {number: frozenset(each.task_id for each in by_version[number]) for number in sorted(by_version)}
+    alike = Counter(tasks.values())
+    found, before = set[int](), frozenset[str]()
+    for number, own in tasks.items():
+        if own < before and alike[own] == 1:
+            found.add(number)
+        else:
+            before = own
+    return found
 
 
 def moving_success(trajectories: Sequence[LoggedTrajectory], window: int) -> list[tuple[int, float]]:
@@ -169,11 +200,11 @@ def policy_lags(
     trajectories: Iterable[LoggedTrajectory], versions: Sequence[Version], updates: Sequence[Update], topic: str
 ) -> list[int]:
     """The lag of each trajectory that an update folds and that has steps, in the order of the log."""
-    played = [each for each in trajectories if each.trajectory.steps]
-    folds = first_folds([each.position.offset for each in played], versions, updates, topic)
+    acted = [each for each in trajectories if each.trajectory.steps]
+    folds = first_folds([each.position.offset for each in acted], versions, updates, topic)
     return [
         fold.newest - min(step.version for step in each.trajectory.steps)
-        for each, fold in zip(played, folds, strict=True)
+        for each, fold in zip(acted, folds, strict=True)
         if fold is not None
     ]
 
@@ -231,8 +262,8 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def per_minute(trajectories: Sequence[LoggedTrajectory], seconds: float) -> float:
-    return len(trajectories) * 60 / seconds if seconds > 0 else 0.0
+def per_minute(trajectories: int, seconds: float) -> float:
+    return trajectories * 60 / seconds if seconds > 0 else 0.0
 
 
 class _Highest:

@@ -58,7 +58,11 @@ class Facts:
     evaluation that is still going on has its short ones first."""
     after: tuple[int, list[Trajectory]] | None
     """The last one, and those of the same tasks."""
+    played: int
+    """Trajectories that were played to an end."""
     curve: Sequence[curves.CurvePoint]
+    other_validations: int
+    """Evaluations on validation tasks that the curve leaves out: of another suite than the first version's."""
     lags: Sequence[int]
     reloads: Sequence[float]
     """In s."""
@@ -87,7 +91,11 @@ def facts_of(data: RunData) -> Facts:
     return Facts(
         before=(numbers[0], before) if numbers else None,
         after=(numbers[-1], after) if numbers else None,
-        curve=curves.learning_curve(data.evaluations, Split.VALIDATION, data.versions, data.updates, data.topic),
+        played=len(curves.played(data.trajectories)),
+        curve=curves.learning_curve(
+            data.evaluations, Split.VALIDATION, data.versions, data.updates, data.trajectories, data.topic
+        ),
+        other_validations=curves.of_other_suites(data.evaluations, Split.VALIDATION),
         lags=curves.policy_lags(data.trajectories, data.versions, data.updates, data.topic),
         reloads=curves.reload_seconds(data.trajectories, data.versions),
         held_out=len(asked),

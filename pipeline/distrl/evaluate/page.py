@@ -13,6 +13,7 @@ from distrl.evaluate.facts import Facts, RunData
 from distrl.evaluate.failures import JudgedAttempt
 from distrl.evaluate.markup import document, png_uri, visible
 from distrl.tasks.unsolved import MIN_ATTEMPTS
+from distrl.text import ranges
 from distrl.types import LogPosition, Trajectory
 
 CONDITIONS = 30
@@ -41,13 +42,11 @@ def html_page(data: RunData, facts: Facts, links: Mapping[LogPosition, str]) -> 
 
 def _headline(data: RunData, facts: Facts) -> str:
     if facts.before is None or facts.after is None or facts.before[0] == facts.after[0] or not facts.after[1]:
-        return (
-            f"{len(data.trajectories)} trajectories, {len(data.versions)} versions; nothing held out was compared yet."
-        )
+        return f"{facts.played} trajectories, {len(data.versions)} versions; nothing held out was compared yet."
     (first, _), (last, _) = (curves.score(side[1]).as_text(0) for side in (facts.before, facts.after))
     return (
         f"Held-out success went from <b>{first}</b> (version {facts.before[0]}) to "
-        f"<b>{last}</b> (version {facts.after[0]}) with {len(data.trajectories)} trajectories, of "
+        f"<b>{last}</b> (version {facts.after[0]}) with {facts.played} trajectories, of "
         f"{len(facts.after[1])} tasks that both have played, greedy decoding, outcomes from the phones’ own state."
     )
 
@@ -57,8 +56,8 @@ def _tiles(data: RunData, facts: Facts) -> str:
     tiles = [
         ("success before", _share(facts.before)),
         ("success after", _share(facts.after)),
-        ("trajectories", f"{len(data.trajectories)}"),
-        ("a minute", f"{curves.per_minute(data.trajectories, data.train_seconds):.0f}"),
+        ("trajectories", f"{facts.played}"),
+        ("a minute", f"{curves.per_minute(facts.played, data.train_seconds):.0f}"),
         ("versions", f"{len(data.versions)}"),
         ("mean policy lag", f"{mean_lag:.2f}"),
         ("median reload", f"{curves.percentile(facts.reloads, 0.5):.2f} s"),
@@ -76,13 +75,21 @@ def _share(side: tuple[int, list[Trajectory]] | None) -> str:
 
 def _learning(data: RunData, facts: Facts) -> str:
     parts = []
-    if facts.curve:
+    whole = [point for point in facts.curve if not point.unfinished]
+    if whole:
         parts.append(
             '<div class="row">'
-            + _figure(figures.curve(facts.curve, lambda p: p.trajectories, "trajectories learned from"), "")
-            + _figure(figures.curve(facts.curve, lambda p: p.seconds / 60, "minutes since version 0"), "")
+            + _figure(figures.curve(whole, lambda p: p.trajectories, "trajectories learned from"), "")
+            + _figure(figures.curve(whole, lambda p: p.seconds / 60, "minutes since version 0"), "")
             + "</div><p>Validation tasks, greedy decoding; the band is the 95 % Wilson interval.</p>"
         )
+    if left := [point.version for point in facts.curve if point.unfinished]:
+        parts.append(
+            f"<p>Left out is version {ranges(left)}, whose evaluation was still going on: the tasks that end soon come "
+            "first.</p>"
+        )
+    if facts.other_validations:
+        parts.append(f"<p>{facts.other_validations} evaluations of other suites are left out.</p>")
     moving = curves.moving_success(data.trajectories, MOVING_WINDOW)
     if moving:
         note = f"Training tasks as they were played, by the sampling policy: success among the last {MOVING_WINDOW}."

@@ -31,7 +31,7 @@ from distrl.feeder.spread import spread
 from distrl.feeder.state import FeederState
 from distrl.feeder.topics import Topics
 from distrl.retry import StoppedError, retry
-from distrl.tasks.lists import suite_of
+from distrl.tasks.lists import ListSuite, suite_of
 from distrl.telemetry.monitor import Monitor, Reporter
 from distrl.telemetry.stalls import STALLED_HINT, STALLED_S, stalled
 from distrl.telemetry.tracing import OFF, Tracer
@@ -106,6 +106,7 @@ def new_state(config: Config, facts: TaskFacts | None = None) -> FeederState:
         facts or TaskFacts(config.feeder.max_retries),
         config.feeder.curriculum,
         config.episodes_per_task,
+        suite.round_length if isinstance(suite, ListSuite) else 0,
     )
 
 

@@ -48,6 +48,8 @@ class FeederState:
     facts: TaskFacts
     curriculum: bool = False
     episodes_per_task: int = 1
+    round_length: int = 0
+    """Tasks of a round of a list, which has each row once and one family; 0 for a suite without rounds."""
 
     def __post_init__(self) -> None:
         """Cursors of another suite or seed, or of other families, are dropped: these have other tasks there."""
@@ -125,8 +127,12 @@ class FeederState:
     def _last_fed(self, family: str) -> int:
         """The index of the last task of the family that is known to be fed, across gaps of deleted records.
 
-        If none is known, that of the first one; and where records were deleted, skips as many tasks as records.
+        If none is known, that of the first one; and where records were deleted, skips as many tasks as records. Of a
+        list where no record was deleted, the index at which the newest round begins that is known: rows that came since
+        join in there, and are not fed alone once for each round before.
         """
+        if self.round_length and not self.facts.deleted:
+            return self._newest_round() * self.round_length
         first, step, deleted = self.families.index(family), len(self.families), self.facts.deleted
         last, gap, index = first + deleted * step, 0, first
         while gap <= deleted:
@@ -136,3 +142,13 @@ class FeederState:
                 gap += 1
             index += step
         return last
+
+    def _newest_round(self) -> int:
+        """The number of the last round of the list of which a task is known to be fed."""
+        number = 0
+        while any(self._episodes_fed(self.task_at(index).task_id) for index in self._round(number + 1)):
+            number += 1
+        return number
+
+    def _round(self, number: int) -> range:
+        return range(number * self.round_length, (number + 1) * self.round_length)

@@ -238,7 +238,13 @@ class Batcher:
                 continue
             batch = self._gather()
             if batch:
-                self._answer(batch)
+                try:
+                    self._answer(batch)
+                except BaseException as error:  # a library's panic, which ends the thread: nobody may wait for it
+                    for request in batch:
+                        if not request.decision.done():
+                            request.decision.set_exception(error)
+                    raise
             if len(self._failures) == MOST_FAILURES:  # once each of the batch has its answer
                 raise PolicyError(
                     "policy",
@@ -291,11 +297,7 @@ class Batcher:
     def _answer(self, batch: list[Request]) -> None:
         try:
             decisions = self._decided(batch)
-        except BaseException as error:
-            if not isinstance(error, Exception):  # a library's panic ends the thread, and nobody may wait for it
-                for request in batch:
-                    request.decision.set_exception(error)
-                raise
+        except Exception as error:
             if len(batch) == 1:
                 batch[0].decision.set_exception(error)
                 self._failures.append(f"{type(error).__name__}: {error}")  # the error itself holds what was made

@@ -76,6 +76,11 @@ class ListSuite:
         row = self._shuffled(seed, turn)[place] if split is Split.TRAIN else rows[place]
         return task_of(row, seed, turn)
 
+    @property
+    def round_length(self) -> int:
+        """Training tasks of a round, which has each row once."""
+        return len(self._rows[Split.TRAIN])
+
     def said(self, split: Split) -> tuple[str, ...]:
         return tuple(row.instruction for row in self._rows[split])
 

@@ -23,7 +23,7 @@ from distrl.offline.ablation.fold import Folded, Identity
 from distrl.offline.ablation.log import RunLog, UpdateRange
 from distrl.offline.ablation.persisted import PersistedArms, code_digest
 from distrl.offline.ablation.report import Evaluated, Result
-from distrl.offline.ablation.run import ArmEvaluation, clear, played_on
+from distrl.offline.ablation.run import ArmEvaluation, clear, played_on, refuse_foreign
 from distrl.offline.estimates import Estimate
 from distrl.processor import processor_and_packages
 from distrl.types import Outcome, Split
@@ -271,7 +271,7 @@ def test_files_that_no_ablation_has_made_are_left_alone(tmp_path: Path, name: st
     file.parent.mkdir(exist_ok=True)
     file.write_text("mine")
     with pytest.raises(ConfigError, match=f"holds .*{name}, which no ablation has made"):
-        clear(tmp_path, set())
+        refuse_foreign(tmp_path)
     assert file.read_text() == "mine"
 
 

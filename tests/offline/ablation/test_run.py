@@ -68,7 +68,6 @@ def test_two_ablations_in_one_folder_at_once_do_not_delete_each_others_files(tmp
             pass
     with run._alone_in(tmp_path / "out" / "one"):
         pass
-    assert not (tmp_path / "out" / "one").exists(), "what stands there says whether an ablation has made it"
     (tmp_path / "a file").touch()
     with pytest.raises(ConfigError, match="cannot be written"), run._alone_in(tmp_path / "a file" / "one"):
         pass

@@ -51,6 +51,8 @@ from distrl.types import ObjectRef, Outcome, Split, Trajectory, Version
 LOG = logging.getLogger(__name__)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FILES: Final = ("report.json", "table.md", "curves.png")
+LOCK: Final = ".lock"
+"""Held by the ablation that is at work in the folder."""
 PLAYER: Final = "ablation"
 """`worker` of the trajectories of an evaluation, which are not stored."""
 
@@ -106,6 +108,7 @@ def ablate(
     warn_of_too_long(request.plan, log)
     sweep = _Sweep(ablation, request.evaluation, store, on_progress)
     folder = request.out / (request.name or default_name(config, request, log))
+    refuse_foreign(folder)
     with _alone_in(folder):
         ends_in_checkpoint = checkpoint_of(store, config.run, log.range.to) is not None
         persisted = PersistedArms(folder, log, played_on(config, request.evaluation), checkpoint=ends_in_checkpoint)
@@ -132,13 +135,10 @@ def ablate(
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Raises StackError where another ablation is at work in the folder: each would delete what the other has made.
-
-    The lock is beside the folder: what stands in it says whether an ablation has made it.
-    """
+    """Raises StackError where another ablation is at work in the folder: each would delete what the other has made."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(held(folder.with_name(f".{folder.name}.lock"), f"distrl ablate in {folder}"))
+            stack.enter_context(held(folder / LOCK, f"distrl ablate in {folder}"))
         except OSError as error:
             raise unwritable(folder, error) from None
         yield
@@ -234,16 +234,20 @@ def played_on(config: Config, evaluation: ArmEvaluation | None) -> object:
     }
 
 
-def clear(folder: Path, keep: Collection[Path]) -> None:
-    """Make the folder, and delete an earlier ablation's files but `keep`. Other files are left alone.
-
-    Raises ConfigError where it cannot be written, or holds files of these names that no ablation has made.
-    """
+def refuse_foreign(folder: Path) -> None:
+    """Raises ConfigError where the folder holds files of an ablation's names that no ablation has made."""
     if not (folder / FOLDER).is_dir():
         foreign = [*(folder / name for name in FILES), *(folder / ADAPTERS).glob("*.safetensors")]
         if there := [str(each) for each in foreign if each.exists()]:
             what = f"holds {', '.join(there[:3])}, which no ablation has made"
             raise ConfigError(str(folder), what, "name another folder with --name or --out")
+
+
+def clear(folder: Path, keep: Collection[Path]) -> None:
+    """Make the folder, and delete an earlier ablation's files but `keep`. Other files are left alone.
+
+    Raises ConfigError where it cannot be written.
+    """
     try:
         for inner in (ADAPTERS, FOLDER):
             (folder / inner).mkdir(parents=True, exist_ok=True)

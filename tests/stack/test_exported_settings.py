@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from distrl.cli.common import connected
 from distrl.cli.main import app
 from distrl.config import Config, load
 from distrl.errors import StackError
@@ -107,6 +108,10 @@ def test_the_broker_of_another_folders_stack_is_not_taken_for_ones_own(tmp_path:
         assert f"distrl up --set stack.directory={here}" in told.value.hint
         shown = CliRunner().invoke(app, ["scores", "-s", cache, "-s", f"stack.directory={here}"])
         assert isinstance(shown.exception, StackError)
+        shown = CliRunner().invoke(app, ["topics", "ensure", "-s", cache, "-s", f"stack.directory={here}"])
+        assert isinstance(shown.exception, StackError)
+        asks_no_broker = connected(None, [cache, f"stack.directory={here}"])
+        assert asks_no_broker.kafka.bootstrap == default, "as `distrl devices`, which works all the same"
         for taken in (
             [cache, f"stack.directory={there}"],
             [cache, f"stack.directory={here}", f"kafka.bootstrap={default}"],

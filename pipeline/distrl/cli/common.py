@@ -66,14 +66,20 @@ def load(config_file: Path | None, sets: list[str] | None) -> Config:
 
 
 def connected(config_file: Path | None, sets: list[str] | None, share: Share = "all") -> Config:
-    """The settings, with the endpoints of a running local stack where none are configured. Raises StackError where
-    another folder's stack would be taken for it."""
+    """The settings, with the endpoints of a running local stack where none are configured."""
     from distrl.stack.local import connect
+
+    return connect(load(config_file, sets), share)
+
+
+def connected_to_broker(config_file: Path | None, sets: list[str] | None, share: Share = "all") -> Config:
+    """As `connected`, for a command that asks the broker. Raises StackError where that of another folder's stack would
+    be taken for one's own."""
     from distrl.stack.running_stacks import refuse_broker_of_other
 
-    given = load(config_file, sets)
-    refuse_broker_of_other(given)
-    return connect(given, share)
+    settings = connected(config_file, sets, share)
+    refuse_broker_of_other(settings)
+    return settings
 
 
 def with_broker(config_file: Path | None, sets: list[str] | None, share: Share = "all") -> Config:
@@ -83,7 +89,7 @@ def with_broker(config_file: Path | None, sets: list[str] | None, share: Share =
     """
     from distrl.broker.connect import check
 
-    settings = connected(config_file, sets, share)
+    settings = connected_to_broker(config_file, sets, share)
     check(settings)
     return settings
 
@@ -106,7 +112,7 @@ def run_and_log(
     from distrl.broker.runs import check_run
 
     given = [*(sets or ()), *([] if run is None else [f"run={run}"])]
-    settings = connected(config_file, given, share)
+    settings = connected_to_broker(config_file, given, share)
     check_run(settings)
     return _of_run(settings, config_file, given, share)
 
@@ -127,7 +133,7 @@ def started(
     """
     from distrl.broker.connect import check
 
-    settings = connected(config_file, sets, share)
+    settings = connected_to_broker(config_file, sets, share)
     log_as(settings, role, role if name is None else name(settings), verbose)
     check(settings)
     stop = stopped_by_signals()

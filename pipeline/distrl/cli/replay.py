@@ -18,7 +18,7 @@ from distrl.cli.common import (
     End,
     Sets,
     command_line,
-    connected,
+    connected_to_broker,
     console,
     ended_as_interrupted,
     note,
@@ -89,7 +89,7 @@ def replay(
     from distrl.offline.replay import about_bytes, topic_range_of
     from distrl.offline.topic_range import RangeRequest, bound_of
 
-    settings = connected(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
+    settings = connected_to_broker(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
     topic_name(settings.run, topic)  # refuses an unknown topic before the broker is asked
     wanted = [(form, file) for form, file in (("avro", avro), ("parquet", parquet)) if file is not None]
     files = [each for _, file in wanted for each in (file, manifest_of(file))]

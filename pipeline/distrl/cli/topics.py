@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, connected, console, print_line, row, table
+from distrl.cli.common import ConfigFile, Sets, connected_to_broker, console, print_line, row, table
 from distrl.cli.rights import RoleName
 
 app = typer.Typer(help="Create, describe or wait for the topics of a run.", no_args_is_help=True)
@@ -32,7 +32,7 @@ def ensure_topics(
     """
     from distrl.broker import group, topic_admin
 
-    settings = connected(config, sets)
+    settings = connected_to_broker(config, sets)
     for line in topic_admin.ensure(settings, alter=alter):
         console.print(str(line), markup=False, highlight=False, soft_wrap=True)
     if begun := group.begin(settings):
@@ -48,7 +48,7 @@ def describe_topics(config: ConfigFile = None, sets: Sets = None) -> None:
     from distrl.broker import topic_admin
 
     shown = table("topic", "partitions\n× copies", "records,\nat most", "cleanup", "retention", "differences")
-    for topic in topic_admin.describe(connected(config, sets)):
+    for topic in topic_admin.describe(connected_to_broker(config, sets)):
         held = f"{topic.partitions} × {topic.copies}"
         cells = row(topic.name, held, topic.records, topic.cleanup, topic.retention, topic.differences)
         shown.add_row(*cells)
@@ -72,7 +72,7 @@ def wait(
     from distrl.broker.wait import wait_for_topics
     from distrl.rights.roles import TopicRight, role_named
 
-    found, settings = role_named(role), connected(config, sets)
+    found, settings = role_named(role), connected_to_broker(config, sets)
     names = [name for name in TOPICS if found.may(TopicRight.READ, name) or found.may(TopicRight.WRITE, name)]
     wait_for_topics(settings, names, timeout_s, lambda missing: print_line(f"waiting: {missing}"))
     print_line(f"the {len(names)} topics of the {role} in run {settings.run} are there")

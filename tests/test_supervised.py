@@ -7,10 +7,10 @@ from distrl.supervised import StoppableThread, SupervisedThread, SupervisedThrea
 
 
 def test_what_ends_a_thread_reaches_its_owner_and_those_who_wait() -> None:
-    told: list[BaseException] = []
-    thread = SupervisedThread(lambda: [][0], "a-test", told.append)
+    errors: list[BaseException] = []
+    thread = SupervisedThread(lambda: [][0], "a-test", errors.append)
     thread.join(10)
-    assert [type(error) for error in told] == [IndexError]
+    assert [type(error) for error in errors] == [IndexError]
     with pytest.raises(IndexError):
         thread.check()
 
@@ -24,10 +24,10 @@ def test_a_panic_that_is_no_exception_reaches_them_too() -> None:
     def panics() -> None:
         raise Panic
 
-    told: list[BaseException] = []
-    thread = SupervisedThread(panics, "a-test", told.append)
+    errors: list[BaseException] = []
+    thread = SupervisedThread(panics, "a-test", errors.append)
     thread.join(10)
-    assert [type(error) for error in told] == [Panic]
+    assert [type(error) for error in errors] == [Panic]
     with pytest.raises(Panic):
         thread.check()
 

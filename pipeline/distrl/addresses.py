@@ -1,4 +1,4 @@
-"""Parses addresses of phones: one host:port, or a range of hosts, of ports, or of both.
+"""Parses addresses of phones, brokers and servers. Of phones: one host:port, or a range of hosts, of ports, or of both.
 
 10.0.0.1-10.0.0.20:5555 are twenty hosts, 127.0.0.1:5555-5562 eight ports. IPv6 is written in brackets, one host at a
 time: [fe80::1]:5555.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from ipaddress import IPv4Address
+from urllib.parse import urlsplit
 
 MOST = 1024
 """Most addresses in one list; a larger range is a typing error."""
@@ -49,6 +50,16 @@ def brokers(written: str) -> str:
             raise ValueError(f"{item.strip()!r} names no host; {_BROKERS}")
         if not (_NUMBER.fullmatch(port) and 1 <= int(port) <= HIGHEST_PORT):
             raise ValueError(f"{item.strip()!r} names no port from 1 to {HIGHEST_PORT}; {_BROKERS}")
+    return written
+
+
+def server_url(written: str | None) -> str | None:
+    """`written` unchanged, if it is None or a client can parse it. Else raises ValueError."""
+    try:
+        if written is not None:
+            urlsplit(written).port  # noqa: B018 - parsed when it is asked for
+    except ValueError as error:
+        raise ValueError(f"{written} is no address of a server: {error}") from None
     return written
 
 

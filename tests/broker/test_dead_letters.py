@@ -17,8 +17,8 @@ from distrl.broker.dead_letters import (
     RETRY_S,
     BadRecordsError,
     BadWindow,
+    DeadLetterId,
     DeadLetters,
-    Letter,
     cut,
     error_headers,
     origin_of,
@@ -45,7 +45,7 @@ def bad(offset: int, headers: Headers = ()) -> RawRecord:
     return RawRecord(at(offset), b"key", b"\xff\x00", 5, headers)
 
 
-def letter(offset: int) -> Letter:
+def known(offset: int) -> DeadLetterId:
     """What is known of `bad(offset)` once its dead letter is in the log."""
     return at(offset), hashlib.sha256(b"\xff\x00").hexdigest()
 
@@ -179,22 +179,22 @@ def test_a_topic_that_takes_no_letter_at_all_ends_the_role(topic: Topic) -> None
 
 
 def test_a_record_whose_letter_is_in_the_log_is_settled_without_another(topic: Topic) -> None:
-    letters = DeadLetters(config("kafka.dead_letter_limit=2"), topic, known=[letter(16), letter(17)])
+    letters = DeadLetters(config("kafka.dead_letter_limit=2"), topic, known=[known(16), known(17)])
     letters.put(bad(16), BAD)
     letters.put(bad(17), BAD)
     assert (letters.settled(), topic.sent, letters.written) == ([at(16), at(17)], [], 0)
 
 
-def test_another_record_at_the_place_of_one_that_was_lost_gets_a_letter_of_its_own(topic: Topic) -> None:
+def test_another_record_at_the_place_of_one_that_was_lost_gets_a_dead_letter_of_its_own(topic: Topic) -> None:
     """A power cut takes the end of a partition, and not that of the dead letters; the log grows again."""
-    letters = DeadLetters(config(), topic, known=[letter(16)])
+    found = DeadLetters(config(), topic, known=[known(16)])
     other = replace(bad(16), value=b"\xff\x01")
-    letters.put(other, BAD)
+    found.put(other, BAD)
     topic.acknowledge()
-    assert letters.settled() == [at(16)]
+    assert found.settled() == [at(16)]
     assert [value for _, value, _ in topic.sent] == [b"\xff\x01"]
-    letters.put(other, BAD)
-    assert letters.settled() == [at(16)]
+    found.put(other, BAD)
+    assert found.settled() == [at(16)]
     assert len(topic.sent) == 1, "it is known now"
     said = tuple(error_headers(at(16), BAD))
     both = [RawRecord(LogPosition("dlq", 0, n), b"", raw.value, 0, said) for n, raw in enumerate((bad(16), other))]
@@ -216,7 +216,7 @@ def test_over_the_limit_the_role_stops_and_says_what_where_and_what_to_do(topic:
 
 def test_a_restart_does_not_begin_to_count_anew(topic: Topic) -> None:
     """Else a supervisor that starts the role again and again would drain the topic by and by."""
-    letters = DeadLetters(config("kafka.dead_letter_limit=3"), topic, known=[letter(0), letter(1)])
+    letters = DeadLetters(config("kafka.dead_letter_limit=3"), topic, known=[known(0), known(1)])
     with pytest.raises(BadRecordsError):
         letters.put(bad(2), BAD)
     assert topic.sent == []

@@ -94,8 +94,8 @@ def test_validation_of_another_suite_is_counted_and_interrupted_trajectories_apa
     page = write_report(
         data(evaluations=[evaluation(0, each) for each in (*home, *own)], trajectories=logged(acted)), tmp_path
     )
-    told = json.loads((tmp_path / "report.json").read_text())
-    assert (told["trajectories"], told["interrupted"], told["trajectories_per_minute"]) == (1, 4, 1.0)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["trajectories"], report["interrupted"], report["trajectories_per_minute"]) == (1, 4, 1.0)
     assert "2 evaluations of other suites are left out." in page.read_text()
 
 

@@ -37,7 +37,10 @@ def test_the_object_store_is_the_one_that_the_stack_began_with(tmp_path: Path, m
     found = finding(examine(config(tmp_path)), "object store")
     assert (found.ok, found.detail) == (False, "MinIO: no MinIO here"), "up would not take another"
     found = finding(examine(config(tmp_path, "stack.object_store=s3proxy")), "object store")
-    assert (found.ok, found.detail) == (False, "is s3proxy, but this stack's objects are in minio")
+    assert (found.ok, found.detail) == (
+        False,
+        "stack.object_store: is s3proxy, but the objects of this stack are in its minio store",
+    ), "as `distrl up` says"
     assert "stack.object_store=minio" in found.hint
     (tmp_path / "stack/s3/kind").write_text("directory\n")
     assert finding(examine(config(tmp_path)), "object store").ok

@@ -103,9 +103,9 @@ def test_the_broker_of_another_folders_stack_is_not_taken_for_ones_own(tmp_path:
         Record(there).put(Part(kafka.NAME, default, {}, child))
         running_stacks.remember(tmp_path / "cache", there)
         own = load(sets=[cache, f"stack.directory={here}"], environ={})
-        with pytest.raises(StackError, match=f"the one at {default} is of the stack in {there}") as told:
+        with pytest.raises(StackError, match=f"the one at {default} is of the stack in {there}") as raised:
             running_stacks.refuse_broker_of_other(own)
-        assert f"distrl up --set stack.directory={here}" in told.value.hint
+        assert f"distrl up --set stack.directory={here}" in raised.value.hint
         shown = CliRunner().invoke(app, ["scores", "-s", cache, "-s", f"stack.directory={here}"])
         assert isinstance(shown.exception, StackError)
         shown = CliRunner().invoke(app, ["topics", "ensure", "-s", cache, "-s", f"stack.directory={here}"])

@@ -63,7 +63,7 @@ class Publish(Protocol):
     ) -> Future[LogPosition | None]: ...
 
 
-Letter = tuple[LogPosition, str]
+DeadLetterId = tuple[LogPosition, str]
 """Which record a dead letter is of: its origin, and the sha256 (hex) of its value. Another record may stand at an
 offset where the log lost its tail and has grown again."""
 
@@ -111,7 +111,7 @@ class DeadLetters:
         self,
         config: Config,
         publish: Publish,
-        known: Iterable[Letter] = (),
+        known: Iterable[DeadLetterId] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config, self._publish, self._clock = config, publish, clock
@@ -125,7 +125,7 @@ class DeadLetters:
     @classmethod
     def of(cls, config: Config, producer: RecordProducer) -> DeadLetters:
         """Knows the newest dead letters of the log. Raises BrokerError if they cannot be read."""
-        return cls(config, producer.publish_bytes, known_letters(config))
+        return cls(config, producer.publish_bytes, known_dead_letters(config))
 
     @property
     def waiting(self) -> bool:
@@ -237,7 +237,7 @@ def _sha256(value: bytes | None) -> str:
     return hashlib.sha256(value or b"").hexdigest()
 
 
-def known_letters(config: Config) -> list[Letter]:
+def known_dead_letters(config: Config) -> list[DeadLetterId]:
     """Of the newest dead letters."""
     with LogReader(config, TOPIC) as whole:
         start = {p: max(first, whole.ends[p] - KNOWN_DEAD_LETTERS) for p, first in whole.next_offsets.items()}

@@ -57,6 +57,7 @@ End = Annotated[
     str | None, typer.Option("--to", help="The offset or time to end before; the end of the log if not given.")
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done in detail, to standard error.")]
+RunName = Annotated[str, typer.Argument(help="The run.")]
 Share = Literal["all", "training", "evaluation"]
 
 

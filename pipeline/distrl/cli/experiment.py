@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from distrl.cli.common import console, note, row, table
+from distrl.cli.common import console, note, print_line, row, table
 
 if TYPE_CHECKING:
     from distrl.experiment.plan import Cell
@@ -76,27 +77,18 @@ def experiment(
         return
     if name is None:
         for each in EXPERIMENTS.values():
-            console.print(f"{each.name:15} {each.title}", markup=False, highlight=False, soft_wrap=True)
+            print_line(f"{each.name:15} {each.title}")
         return
-    from distrl.experiment.cells import persisted_by_other_code
     from distrl.experiment.run import FILES, run_experiment
-    from distrl.experiment.spent import DIRTY, code_version
 
     asked, numbers, only = experiment_of(name), seeds_of(seeds), arm or []
     if names:
         for one in asked.arms(preset.value):
-            console.print(one.name, markup=False, highlight=False, soft_wrap=True)
+            print_line(one.name)
         return
     folder = out or Path("out/experiments") / f"{name}-{preset.value}"
     cells = asked.cells(preset.value, numbers, base_model, only)
-    own = code_version()
-    for code, parts in persisted_by_other_code(cells, folder, own).items():
-        why = "whose files may have been others" if code.endswith(DIRTY) else f"this is {own}"
-        note(
-            f"{parts} cells and warm-ups in {folder} were made by code {code}, {why}; they are taken as they are: "
-            "name another --out to compute all of them by this code",
-            "yellow",
-        )
+    _note_other_code(cells, folder)
     with Progress(*COLUMNS, console=console) as progress:
         bar = progress.add_task("", total=len(cells))
 
@@ -105,7 +97,22 @@ def experiment(
 
         report = run_experiment(asked, preset.value, numbers, folder, on_cell, processes, base_model, only)
     _show(report)
-    console.print(f"report: {folder / FILES[-1]}", markup=False, highlight=False, soft_wrap=True)
+    print_line(f"report: {folder / FILES[-1]}")
+
+
+def _note_other_code(cells: Sequence[Cell], folder: Path) -> None:
+    """Say which of the cells that are there code of another commit has made."""
+    from distrl.experiment.cells import persisted_by_other_code
+    from distrl.experiment.spent import DIRTY, code_version
+
+    own = code_version()
+    for code, parts in persisted_by_other_code(cells, folder, own).items():
+        why = "whose files may have been others" if code.endswith(DIRTY) else f"this is {own}"
+        note(
+            f"{parts} cells and warm-ups in {folder} were made by code {code}, {why}; they are taken as they are: "
+            "name another --out to compute all of them by this code",
+            "yellow",
+        )
 
 
 def _show(report: Report) -> None:

@@ -5,24 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from distrl.cli.common import (
     ConfigFile,
+    RunName,
     Sets,
     console,
     load,
     passing_bar,
     print_line,
     row,
-    run_and_log,
     run_settings,
     table,
     with_broker,
 )
+from distrl.cli.runs_copy import copy
 from distrl.config import Config, sources, with_run
 from distrl.errors import BrokerError, ConfigError, WireError
 
@@ -33,7 +33,6 @@ app = typer.Typer(help="List, show, change and remove the runs of a broker.", no
 
 AT_ONCE = 4
 """Runs looked at side by side; most of a look is waiting for the broker."""
-RunName = Annotated[str, typer.Argument(help="The run.")]
 
 
 @app.command("ls")
@@ -225,70 +224,7 @@ def rm(
     print_line(f"removed run {run}: its topics and {count} objects")
 
 
-@app.command("copy")
-def copy(
-    run: RunName,
-    to: Annotated[
-        Path,
-        typer.Option(help="YAML file with settings of the other side: kafka, store, and what else is to differ."),
-    ],
-    config: ConfigFile = None,
-    sets: Sets = None,
-    from_offset: Annotated[
-        int | None, typer.Option(min=0, help="Copy trajectories from this offset on, and demonstrations; no journal.")
-    ] = None,
-    to_offset: Annotated[int | None, typer.Option(min=1, help="Copy trajectories before this offset.")] = None,
-) -> None:
-    """Copy a run to another broker and store, and verify it there: back-up, restore, hand-over.
-
-    All records under the same offsets, all objects that they name, checkpoints and the workers' progress; then the
-    records of every update are held against the journal, and the log is folded there from the newest checkpoint and
-    compared with its versions, so other learning settings in the file are refused but for a range. Times of records
-    are those of the copy. Variables (DISTRL_*) are not used for the other side.
-    """
-    settings, log = run_and_log(config, sets, run)
-    from distrl.config import load as load_settings
-    from distrl.runs.copy import copy as copied
-    from distrl.runs.recorded import base_tree
-    from distrl.stack.local import connect
-    from distrl.store.objects import open_store
-
-    base = base_tree(log, settings) if log is not None else {}
-    other = connect(load_settings(to, [f"run={run}"], environ={}, base=base))
-    part = None if from_offset is None and to_offset is None else (from_offset, to_offset)
-    with passing_bar() as progress:
-        bar = progress.add_task("copying", total=None)
-
-        def on_topic(topic: str, count: int) -> None:
-            progress.update(bar, description=f"copied {count} {topic}")
-
-        found = copied(settings, open_store(settings.store), other, open_store(other.store), on_topic, part)
-    print_line(f"copied {found.records} records and {found.objects} objects of run {run} to {other.kafka.bootstrap}")
-    if found.missing:
-        print_line(f"{found.missing} objects that records name are in the store no more, or damaged")
-    if part is not None:
-        return
-    from distrl.broker.journal import history as read_history
-    from distrl.learner.verify import compare_records, other_processor, verify
-    from distrl.text import ranges
-
-    history = read_history(other)
-    compared = compare_records(other, history)
-    print_line(f"there, by their sha256: the records that update {ranges(compared) or 'none'} folded")
-    if (processor := other_processor(other, history)) is not None:
-        print_line(
-            f"not folded there: updates were computed on {processor}, and other processors come to other last bits; "
-            f"`distrl learner --verify --run {run}`, with {to} on such a machine, holds the weights against the "
-            "versions"
-        )
-        return
-    state, same = verify(other)
-    print_line(
-        f"folded there from the newest checkpoint: {state.u} updates, bit for bit the weights of version "
-        f"{ranges(same) or 'none'}"
-    )
-    for name, digest in state.digests().items():
-        print_line(f"{name} {digest}")
+app.command("copy")(copy)
 
 
 def age(seconds: float) -> str:

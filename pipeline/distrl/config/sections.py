@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -15,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from distrl.addresses import brokers
+from distrl.addresses import brokers, server_url
 from distrl.config.effects import LOCAL, Effect, Section, When
 from distrl.librdkafka import NO_PASSWORD_MECHANISMS, Value, client_settings
 
@@ -108,16 +107,6 @@ class KafkaSettings(Section):
         return self
 
 
-def _with_port(value: str | None) -> str | None:
-    """Refuses an address that no client could parse."""
-    try:
-        if value is not None:
-            urlsplit(value).port  # noqa: B018 - parsed when it is asked for
-    except ValueError as error:
-        raise ValueError(f"{value} is no address of a server: {error}") from None
-    return value
-
-
 class StoreSettings(Section):
     local: ClassVar[bool] = True
 
@@ -139,7 +128,7 @@ class StoreSettings(Section):
     region: str = "us-east-1"
     timeout_s: float = Field(10.0, gt=0, description="deadline of one request")
 
-    _can_be_parsed = field_validator("url")(_with_port)
+    _can_be_parsed = field_validator("url")(server_url)
 
     @model_validator(mode="after")
     def _agree(self) -> StoreSettings:
@@ -237,7 +226,7 @@ class ServerSettings(Section):
         None, pattern=r"^/.*[^/]$", description="that folder on the server's machine, absolute; unset: the same"
     )
 
-    _can_be_parsed = field_validator("endpoint")(_with_port)
+    _can_be_parsed = field_validator("endpoint")(server_url)
     timeout_s: float = Field(60.0, gt=0, description="deadline of one answer, and of loading an adapter")
     wait_s: float = Field(
         600.0, gt=0, description="how long a decision waits for a server that is away or starts again"
@@ -414,7 +403,7 @@ class ChatSettings(Section):
     price_in: float = Field(0.0, ge=0, description="of a million tokens read, to count what answers cost")
     price_out: float = Field(0.0, ge=0, description="of a million tokens written")
 
-    _can_be_parsed = field_validator("endpoint")(_with_port)
+    _can_be_parsed = field_validator("endpoint")(server_url)
 
 
 class JudgeSettings(ChatSettings):
@@ -484,7 +473,7 @@ class TracingSettings(Section):
         1.0, ge=0, le=1, description="of tasks that are traced; the feeder's decides for the roles that follow it"
     )
 
-    _can_be_parsed = field_validator("endpoint")(_with_port)
+    _can_be_parsed = field_validator("endpoint")(server_url)
 
 
 class StackSettings(Section):

@@ -132,7 +132,7 @@ class FeederState:
         join in there, and are not fed alone once for each round before.
         """
         if self.round_length and not self.facts.deleted:
-            return self._newest_round() * self.round_length
+            return self._newest_round()
         first, step, deleted = self.families.index(family), len(self.families), self.facts.deleted
         last, gap, index = first + deleted * step, 0, first
         while gap <= deleted:
@@ -144,11 +144,8 @@ class FeederState:
         return last
 
     def _newest_round(self) -> int:
-        """The number of the last round of the list of which a task is known to be fed."""
-        number = 0
-        while any(self._episodes_fed(self.task_at(index).task_id) for index in self._round(number + 1)):
-            number += 1
-        return number
-
-    def _round(self, number: int) -> range:
-        return range(number * self.round_length, (number + 1) * self.round_length)
+        """The index at which the last round of the list begins of which a task is known to be fed."""
+        begin, following = 0, range(self.round_length, 2 * self.round_length)
+        while any(self._episodes_fed(self.task_at(begin + index).task_id) for index in following):
+            begin += self.round_length
+        return begin

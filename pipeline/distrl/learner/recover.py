@@ -28,7 +28,7 @@ from distrl.runs.recorded import refuse_other_settings
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import checkpoint_meta, checkpoints, load_checkpoint
 from distrl.store.objects import ObjectStore
-from distrl.types import LoggedTrajectory, LogPosition, Trajectory, Update
+from distrl.types import LoggedTrajectory, LogPosition, Trajectory, Update, Watermark
 from distrl.wire.gc_paused import gc_paused
 
 LOG = logging.getLogger("distrl.learner.recover")
@@ -177,12 +177,17 @@ def _other_content(
     skipped = SkippedRecords(history.updates, history.skipped)
     for update in _last_windows(history.updates[: state.u]):
         begin = history.updates[update.u - 1].watermarks if update.u else ()
-        begun = marks(begin)
-        if any(begun.get(place, 0) < first for place, (first, _) in ranges.items()):
+        if not retains(ranges, begin):
             continue
         if window_sha256(config, begin, update.watermarks, skipped) != update.window_sha256:
             return f"the log holds other records than update {update.u} folded"
     return None
+
+
+def retains(ranges: OffsetRanges, begin: Iterable[Watermark]) -> bool:
+    """Whether the log still has all records from `begin` on; where that names no partition, from its first one."""
+    begun = marks(begin)
+    return all(first <= begun.get(place, 0) for place, (first, _) in ranges.items())
 
 
 def _last_windows(updates: Sequence[Update]) -> list[Update]:
@@ -334,14 +339,18 @@ def refuse_other_journal(entries: Sequence[Update], config: Config) -> None:
 def refuse_other_device(entries: Iterable[Update], here: str, config: Config) -> None:
     """Raises ConfigError where an update was computed on another kind of processor than `here`: the same update comes
     to other bits on it, and no version could be proven any more."""
-    for update in entries:
-        if update.device and update.device != here:
-            raise ConfigError(
-                "learner.device",
-                f"update {update.u} of run {config.run} was computed on {update.device}, and this is {here}: the same "
-                "log gives the same weights bit for bit on one kind of processor alone",
-                f"name a processor of the kind {update.device} in learner.device, or choose a new `run`",
-            )
+    if (update := computed_elsewhere(entries, here)) is not None:
+        raise ConfigError(
+            "learner.device",
+            f"update {update.u} of run {config.run} was computed on {update.device}, and this is {here}: the same log "
+            "gives the same weights bit for bit on one kind of processor alone",
+            f"name a processor of the kind {update.device} in learner.device, or choose a new `run`",
+        )
+
+
+def computed_elsewhere(entries: Iterable[Update], here: str) -> Update | None:
+    """The first update that was computed on another kind of processor than `here`, as far as the journal says."""
+    return next((update for update in entries if update.device and update.device != here), None)
 
 
 def _foreign_journal(config: Config, what: str) -> BrokerError:

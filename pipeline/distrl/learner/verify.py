@@ -17,7 +17,6 @@ from distrl.broker.journal import history as read_history
 from distrl.broker.reader import LogReader
 from distrl.config import Config
 from distrl.errors import ConfigError, WireError
-from distrl.learner.choose_checkpoint import marks
 from distrl.learner.pending import PendingLog
 from distrl.learner.publish import refuse_other_weights
 from distrl.learner.ranks import Leader
@@ -31,7 +30,7 @@ from distrl.learner.reading import (
     take,
     unsupported,
 )
-from distrl.learner.recover import Recovered, log_of, recover, unfolded
+from distrl.learner.recover import Recovered, computed_elsewhere, log_of, recover, retains, unfolded
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState
 from distrl.ranks.group import ALONE, Ranks
@@ -71,27 +70,24 @@ def compare_records(config: Config, history: History) -> list[int]:
     retention has deleted, nor of those that name no sha256, as earlier software journalled them. Raises BrokerError
     where the log has other records or ends too soon, and WireError where an update folded one that cannot be decoded.
     """
-    updates, retained = history.updates, log_of(config, history).ranges
-    begins = [(), *(update.watermarks for update in updates[:-1])]
-    for first, begin in enumerate(begins[: len(updates)]):
-        begun = marks(begin)
-        if all(begun.get(place, 0) >= oldest for place, (oldest, _) in retained.items()):
-            rest = updates[first:]
-            for _ in windows(config, rest, pending_log_at(config, begin), begin, history.skipped):
-                pass  # each is compared before it is yielded
-            return [update.u for update in rest if update.window_sha256]
-    return []
+    updates, ranges = history.updates, log_of(config, history).ranges
+    begins = [(), *(update.watermarks for update in updates)]
+    first = next((u for u in range(len(updates)) if retains(ranges, begins[u])), len(updates))
+    begin, left = begins[first], updates[first:]
+    for _ in windows(config, left, pending_log_at(config, begin), begin, history.skipped):
+        pass  # each is compared before it is yielded
+    return [update.u for update in left if update.window_sha256]
 
 
 def other_processor(config: Config, history: History) -> str | None:
     """The kind of processor that an update of the journal was computed on, where it is not that of `learner.device`
     here: the same log gives other bits on it. None where all could be folded here."""
-    kinds = [update.device for update in history.updates if update.device]
     try:
         here = kind_of(device_of(config.learner.device, "learner.device"))
     except ConfigError:  # the run's GPU is not here
-        return kinds[0] if kinds else config.learner.device
-    return next((kind for kind in kinds if kind != here), None)
+        return next((update.device for update in history.updates if update.device), config.learner.device)
+    found = computed_elsewhere(history.updates, here)
+    return None if found is None else found.device
 
 
 def replay(

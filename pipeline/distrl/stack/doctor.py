@@ -120,12 +120,7 @@ def _fetched(server: jars.Jars, config: Config) -> str:
 
 def _object_store(config: Config) -> Finding:
     way = minio.way(config.stack.cache.expanduser())
-    began_as = s3.stored_kind(config.stack.directory.expanduser() / s3.NAME)
-    asked = config.stack.object_store
-    if began_as and asked not in ("auto", began_as):
-        hint = f"set stack.object_store={began_as}, or start a new stack with another stack.directory"
-        return Finding("object store", False, f"is {asked}, but this stack's objects are in {began_as}", hint)
-    wanted = began_as or asked
+    wanted = s3.wanted_kind(config.stack.directory.expanduser() / s3.NAME, config.stack.object_store)
     if wanted == "directory":
         return Finding("object store", True, "a directory, as this stack began, or as stack.object_store says")
     if wanted == "s3proxy" or (wanted == "auto" and not way.runs):

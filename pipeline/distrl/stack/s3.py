@@ -41,15 +41,7 @@ def start_s3(site: Site, settings: Mapping[str, Any], port: int) -> Part:
     """
     home = site.directory / NAME
     home.mkdir(parents=True, exist_ok=True)
-    began_as = stored_kind(home)
-    wanted = str(settings["object_store"])
-    if began_as and wanted not in ("auto", began_as):
-        raise StackError(
-            "stack.object_store",
-            f"is {wanted}, but the objects of this stack are in its {began_as} store",
-            f"set stack.object_store={began_as}, or start a new stack with another stack.directory",
-        )
-    kind = began_as or wanted
+    kind = wanted = wanted_kind(home, str(settings["object_store"]))
     if kind == "auto":
         kind = "minio" if minio.way(site.cache).runs else "s3proxy"
     if kind == "directory":
@@ -57,7 +49,7 @@ def start_s3(site: Site, settings: Mapping[str, Any], port: int) -> Part:
     try:
         part = _endpoint(kind, site, settings, home, port)
     except UnavailableError as error:
-        if began_as or wanted != "auto" or site.cancelled.is_set():
+        if wanted != "auto" or site.cancelled.is_set():
             raise
         site.report(f"no S3 endpoint: {error.what}. Objects go to a directory instead, which only this machine can use")
         return _directory(home, settings)
@@ -162,7 +154,20 @@ def _directory(home: Path, settings: Mapping[str, Any]) -> Part:
     return Part(NAME, f"file://{objects}", settings)
 
 
-def stored_kind(home: Path) -> str | None:
+def wanted_kind(home: Path, asked: str) -> str:
+    """The store that a stack goes on with: the one that it began with, else `asked` (stack.object_store), which may be
+    auto. Raises StackError where another one is asked for: its objects would not be there."""
+    began_as = _stored_kind(home)
+    if began_as and asked not in ("auto", began_as):
+        raise StackError(
+            "stack.object_store",
+            f"is {asked}, but the objects of this stack are in its {began_as} store",
+            f"set stack.object_store={began_as}, or start a new stack with another stack.directory",
+        )
+    return began_as or asked
+
+
+def _stored_kind(home: Path) -> str | None:
     try:
         kind = (home / "kind").read_text().strip()
     except FileNotFoundError:
@@ -172,7 +177,7 @@ def stored_kind(home: Path) -> str | None:
 
 def _store_kind(home: Path, kind: str) -> None:
     """Whole or not at all: another kind would be a store without the objects of this one."""
-    if stored_kind(home) == kind:
+    if _stored_kind(home) == kind:
         return
     fresh = home / "kind.new"
     fresh.write_text(kind + "\n")

@@ -151,25 +151,21 @@ def copy_checkpoints(store: ObjectStore, to: ObjectStore, run: str) -> int:
     The run's learner may prune meanwhile: a checkpoint that is gone or damaged is passed over, and where none was left
     of all that were there, those that came since are copied. Raises StoreError where a store fails.
     """
-    copied = set[str]()
-    tried = set[int]()
-    whole = 0
+    copied, tried, whole = set[str](), set[int](), 0
     while not whole and (found := [u for u in checkpoints(store, run) if u not in tried]):
+        tried.update(found)
         for u in found:
-            tried.add(u)
             try:
-                _, files = _read_manifest(store, run, u)
-                manifest = store.get_named(_manifest_key(run, u))
-                for ref in files:
+                manifest = _manifest(store, run, u)
+                for ref in _parsed(manifest, run, u)[1]:
                     if ref.key not in copied:
                         to.put_named(ref.key, store.get(ref))
                         copied.add(ref.key)
             except (MissingObjectError, CorruptObjectError) as error:
                 _log.warning("checkpoint %d of %s is not copied: %s", u, run, error)
                 continue
-            if manifest is not None:  # else pruned since it was read
-                to.put_named(_manifest_key(run, u), manifest)
-                whole += 1
+            to.put_named(_manifest_key(run, u), manifest)
+            whole += 1
     return len(copied) + whole
 
 
@@ -224,10 +220,21 @@ def _pack(part: Tensors, run: str, u: int) -> bytes:
 
 def _read_manifest(store: ObjectStore, run: str, u: int) -> tuple[Any, list[ObjectRef]]:
     """Meta and tensor files of the checkpoint of update `u`. Raises MissingObjectError, CorruptObjectError."""
+    return _parsed(_manifest(store, run, u), run, u)
+
+
+def _manifest(store: ObjectStore, run: str, u: int) -> bytes:
+    """Raises MissingObjectError."""
     key = _manifest_key(run, u)
     data = store.get_named(key)
     if data is None:
         raise MissingObjectError(f"manifest {key}", "was deleted while it was looked for", "read the latest again")
+    return data
+
+
+def _parsed(data: bytes, run: str, u: int) -> tuple[Any, list[ObjectRef]]:
+    """Meta and tensor files of a manifest. Raises CorruptObjectError where it is not that of update `u`."""
+    key = _manifest_key(run, u)
     try:
         manifest = json.loads(data)
         body = manifest["body"]

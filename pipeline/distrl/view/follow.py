@@ -141,6 +141,7 @@ class RunFollower:
         self._thread.join()
 
     def _run(self) -> None:
+        forget_unused(self.config)
         while not self._closing.is_set():
             self._asked.clear()
             try:
@@ -179,7 +180,6 @@ class RunFollower:
         self.indexing = Indexing(0, 0)
 
     def _follow(self) -> None:
-        forget_unused(self.config)
         with closing(IndexWriter(self.path, self._identity())) as index, ExitStack() as opened:
             while not AT_ONCE.acquire(timeout=TURN_S):
                 if self._closing.is_set():

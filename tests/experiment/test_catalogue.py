@@ -13,7 +13,15 @@ from distrl.experiment.plan import PRESETS
 from distrl.experiment.warmup import adapter_file, shared
 
 LEARNING = [each for each in EXPERIMENTS.values() if any(arm.learns for arm in each.arms("quick"))]
-SHARING = ("learning-curves", "components", "dper-weights", "checkpoints", "failure-modes", "generalisation")
+SHARING = (
+    "learning-curves",
+    "components",
+    "components-general",
+    "dper-weights",
+    "checkpoints",
+    "failure-modes",
+    "generalisation",
+)
 """Whose arms all learn the same suite on phones of the same look."""
 
 
@@ -27,7 +35,7 @@ def test_the_arms_of_a_seed_share_one_warm_up_and_seeds_do_not(name: str) -> Non
         assert not files[0] & files[1]
 
 
-@pytest.mark.parametrize("name", ["components", "dper-weights"])
+@pytest.mark.parametrize("name", ["components", "components-general", "dper-weights"])
 def test_an_ablation_changes_one_setting_of_the_first_arm(name: str) -> None:
     def settings(config: Config) -> dict[str, object]:
         found = config.algorithm.model_dump()

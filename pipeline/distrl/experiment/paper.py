@@ -76,6 +76,10 @@ PAPER: Final[Mapping[str, Said]] = MappingProxyType(
             text="Without DPER success is 8 % lower, without Retrace 6 %.",
             differs="Ours learns the suite `home`.",
         ),
+        "components-general": Said(
+            "6.6 and figure 7b",
+            text="Without DPER success is 8 % lower, without Retrace 6 %.",
+        ),
         "failure-modes": Said(
             "figure 11 and A.6.1",
             text="On General 4 % of A-RIDE's attempts are not recovered, 12 % stuck, 2 % at a wrong goal.",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from distrl.config.suites import sets_of
 from distrl.experiment.costs import PAPER, TAILS
 from distrl.experiment.plan import Arm, Preset
 from distrl.types import Split
@@ -21,8 +22,11 @@ BASE: Final = "base model"
 BASE_S: Final = 1.0
 """Virtual seconds of that arm: version 0 is published, and no episode ends."""
 PHONES: Final = 32
+HOME: Final = "home"
 POINTS: Final[Mapping[Preset, int]] = MappingProxyType({"quick": 6, "full": 24})
 """Of the curve of an arm on the suite `home`; in `full` so many that they show when something was learned."""
+POINTS_ELSEWHERE: Final[Mapping[Preset, int]] = MappingProxyType({"quick": 6, "full": 12})
+"""On other suites, whose episodes are longer."""
 
 
 def episodes(preset: Preset, held_out: int, validation: int) -> tuple[str, ...]:
@@ -32,13 +36,14 @@ def episodes(preset: Preset, held_out: int, validation: int) -> tuple[str, ...]:
 
 
 def learners(
-    preset: Preset, ways: Mapping[str, Sequence[str]], curve: Split = Split.VALIDATION
+    preset: Preset, ways: Mapping[str, Sequence[str]], curve: Split = Split.VALIDATION, suite: str = HOME
 ) -> list[Arm]:  # fmt: skip
-    """Arms on the suite `home`. ways: name of an arm -> the settings in which it differs from A-RIDE as shipped."""
+    """Arms on a suite. ways: name of an arm -> the settings in which it differs from A-RIDE as shipped."""
     costs = PAPER.with_tail(TAILS["plain"])
-    common = ("algorithm.minibatches=32", *(("evaluate.episodes=96",) if preset == "quick" else ()))
-    points = POINTS[preset]
-    return [Arm(name, PHONES, costs, (*common, *sets), "home", True, curve, points) for name, sets in ways.items()]
+    named = () if suite == HOME else sets_of(suite)
+    common = ("algorithm.minibatches=32", *named, *(("evaluate.episodes=96",) if preset == "quick" else ()))
+    points = (POINTS if suite == HOME else POINTS_ELSEWHERE)[preset]
+    return [Arm(name, PHONES, costs, (*common, *sets), suite, True, curve, points) for name, sets in ways.items()]
 
 
 def until(quick: float, full: float) -> Mapping[Preset, float]:

@@ -132,6 +132,11 @@ FIRES = {
         [R | {"process": "w"}],
     ),
     "one was refused hours ago": ("DistrlVersionRefused", [f"distrl_reload_alerts_total{{{OF_A_WORKER}}} 1x120"], []),
+    "one was refused long ago, and for a while nobody looked at the worker": (
+        "DistrlVersionRefused",
+        [f"distrl_reload_alerts_total{{{OF_A_WORKER}}} 1x40 _x30 1x50"],
+        [],
+    ),
     "data is too old": (
         "DistrlPolicyLag",
         ['distrl_window_lag_max{run="r", role="learner"} 5x120', 'distrl_max_lag{run="r", role="feeder"} 4x120'],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -46,6 +47,15 @@ def test_every_answer_keeps_the_browser_from_loading_anything_else(start: Start,
     assert "unsafe" not in policy
     assert "http" not in policy
     assert "server" not in found.headers
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this system has no IPv6")
+def test_every_address_of_both_families_is_listened_on_where_that_is_asked(start: Start) -> None:
+    port = start(TOKEN, host="::").port
+    for host in ("127.0.0.1", "::1"):
+        with socket.create_connection((host, port), timeout=10) as client:
+            client.sendall(b"GET /livez HTTP/1.1\r\nHost: pages\r\nConnection: close\r\n\r\n")
+            assert client.recv(64).startswith(b"HTTP/1.1 200"), host
 
 
 def test_the_pages_are_served_with_their_types(start: Start) -> None:

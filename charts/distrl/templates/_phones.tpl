@@ -33,6 +33,11 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Tasks that wait for each pod of a pool: two for each of its phones, so that none is idle. Argument: phones. */}}
+{{- define "distrl.lagThreshold" -}}
+{{- mul 2 (int (default .emulators .simulated).count) -}}
+{{- end -}}
+
 {{/* Ports of all addresses that a role's pods connect to, as those of a NetworkPolicy. Arguments: root, role. */}}
 {{- define "distrl.phonePorts" -}}
 {{- $addresses := list -}}

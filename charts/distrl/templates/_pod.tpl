@@ -183,6 +183,14 @@ spec:
     {{- with $values.volumes }}{{ toYaml . | nindent 4 }}{{ end }}
 {{- end -}}
 
+{{/*
+No deadline for a rollout. Workers are ready once there is a version 0, which may take hours, and a Deployment that is not
+ready after its deadline, 600 s unless given, is one that has failed to `helm --wait`, whatever its --timeout.
+*/}}
+{{- define "distrl.progressDeadline" -}}
+progressDeadlineSeconds: 2147483647
+{{- end -}}
+
 {{/* The program's image; a role may have another one. Arguments: root, image. */}}
 {{- define "distrl.image" -}}
 {{- $own := default dict .image -}}

@@ -55,7 +55,7 @@
 {{- $namespace := .Release.Namespace -}}
 {{- $addresses := list -}}
 {{- range splitList "," (include "distrl.settings" . | fromYaml).kafka.bootstrap -}}
-{{- $addresses = append $addresses (regexReplaceAll "^([^.:]+):" (trim .) (printf "${1}.%s.svc:" $namespace)) -}}
+{{- $addresses = append $addresses (regexReplaceAll "^([^.:\\[]+):" (trim .) (printf "${1}.%s.svc:" $namespace)) -}}
 {{- end -}}
 {{- join "," $addresses -}}
 {{- end -}}

@@ -68,8 +68,10 @@ RECORDED: Final = (
 
 def _grown(counter: str, within: str) -> str:
     """How much a counter has grown. One that is first seen with a value has grown by it, which `increase` leaves out:
-    a process may meet what it counts before it is looked at."""
-    return f"increase({counter}[{within}]) > 0 or ({counter} unless {counter} offset {within})"
+    a process may meet what it counts before it is looked at. What was seen in the hour before is not first seen: else
+    each gap in the scrapes would call a person."""
+    known = f"last_over_time({counter}[1h] offset {within})"
+    return f"increase({counter}[{within}]) > 0 or ({counter} unless {known})"
 
 
 ALERTS: Final = (

@@ -76,7 +76,8 @@ class ViewServer:
 
 def _listening(host: str, port: int) -> socket.socket:
     try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, dualstack_ipv6=host == "::")
     except (OSError, OverflowError) as error:
         raise ConfigError(
             "--port", f"port {port} of {host} cannot be listened on: {error}", "leave --port out to take a free one"

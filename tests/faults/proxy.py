@@ -13,6 +13,7 @@ import struct
 import threading
 
 from distrl.config import Config
+from distrl.stack import ports
 
 HOST = "127.0.0.1"
 PRODUCE, END_TRANSACTION = 0, 26
@@ -26,12 +27,13 @@ class Proxy:
         self._target = target
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
+        self._open = True
         self._swallow: tuple[int, bytes] | None = None
         self._then_cut = False
         self.swallowed = threading.Event()
         self._forgetful: bytes | None = None
-        self._listener = socket.create_server((HOST, 0))
-        self.port = int(self._listener.getsockname()[1])
+        self.port = ports.draw("a test")  # no ephemeral one: while it is cut, another process could be given it
+        self._listener = socket.create_server((HOST, self.port))
         self._real = HOST.encode() + struct.pack(">i", target)
         self._ours = HOST.encode() + struct.pack(">i", self.port)
         self._accept(self._listener)
@@ -47,13 +49,14 @@ class Proxy:
 
     def cut(self) -> None:
         """Break every connection and refuse new ones, as a broker does that is gone."""
-        self._listener.close()
         with self._lock:
+            self._open = False
             broken, self._sockets = self._sockets, set()
-        for each in broken:
+        for each in (self._listener, *broken):  # a listener that is closed alone still takes who comes next
             _break(each)
 
     def hint(self) -> None:
+        self._open = True
         self._listener = socket.create_server((HOST, self.port))
         self._accept(self._listener)
 
@@ -79,7 +82,12 @@ class Proxy:
         lost: set[int] = set()
         forgotten: set[int] = set()
         with self._lock:
-            self._sockets |= {client, server}
+            if self._open:
+                self._sockets |= {client, server}
+        if not self._open:  # cut, while it was made
+            client.close()
+            server.close()
+            return
         for source, sink, answers in ((client, server, False), (server, client, True)):
             threading.Thread(target=self._pump, args=(source, sink, answers, lost, forgotten), daemon=True).start()
 

@@ -179,13 +179,14 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         outstanding: int = 24,
         answers: int | None = None,
         headers: Headers = (),
+        heartbeat_s: float = 0.001,
     ) -> Running:
         batcher = Batcher(Weights(), Words(), sampling=FULL, wait_s=0.0)
         threading.Thread(target=batcher.serve, daemon=True).start()
         batcher.swap(version(loaded), b"weights")
         give_up, stop = threading.Event(), threading.Event()
         settings = Config.model_validate(
-            {"worker": {"heartbeat_s": 0.001, "drain_timeout_s": drain_s}, "feeder": {"outstanding": outstanding}}
+            {"worker": {"heartbeat_s": heartbeat_s, "drain_timeout_s": drain_s}, "feeder": {"outstanding": outstanding}}
             | ({"judge": {"endpoint": "http://unused", "model": "m", "validity": "vlm"}} if judge else {})
         )
         shelf, monitor = shelf or Shelf(), Monitor()
@@ -399,6 +400,16 @@ def test_a_heartbeat_says_what_is_loaded_and_how_the_phones_are(start: Start) ->
     assert beat.metrics["episodes"] == 1
     assert beat.metrics["steps"] == 4
     assert [device.serial for device in beat.devices] == ["phone-0", "phone-1"]
+
+
+def test_the_last_heartbeat_holds_what_ended_after_the_one_before(start: Start) -> None:
+    hold = threading.Event()
+    busy = phones(1, hold=hold)
+    running = start([task()], busy, heartbeat_s=5)
+    assert busy[0].seen.wait(30)
+    hold.set()
+    running.end()
+    assert running.broker.beats[-1].metrics["episodes"] == 1
 
 
 def test_every_metric_of_the_heartbeat_is_a_known_one(start: Start) -> None:

@@ -9,6 +9,7 @@ gives up after CLOSE_S, and uncommitted tasks are repeated by the partition's ne
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -51,9 +52,8 @@ LEAST_BUFFERED, BUFFERED_PER_PHONE = 64, 4
 outstanding for each phone, so those that wait are all read, and the oldest is begun first. Beyond that partitions are
 paused, which costs: after a resume librdkafka sleeps for up to a second before it fetches again."""
 
-AWAY_S = 3.0
-"""A client tries each broker that it cannot reach about once a second (connect.py), and reports each time that none is
-left."""
+LOOK_S = 1.0
+"""How often a client says in which state its connections are."""
 
 CLOSE_S = 10.0
 """Longest `close`: half of it for the last commit, the rest for leaving the group. A member that could not leave is
@@ -96,7 +96,7 @@ class TaskConsumer:
         self._lock = threading.Lock()  # guards _flight, the only state that other threads use
         self._flight = InFlight()
         self._permanent_error: KafkaError | None = None
-        self._none_answered_at: float | None = None  # when the client last reported that no broker can be reached
+        self._brokers_away = False
         self._committing = 0  # requests that the broker has not answered
         self._paused = False  # as the caller asked
         self._stopped: bool | None = False  # whether the partitions are paused; None: new ones may differ
@@ -117,6 +117,8 @@ class TaskConsumer:
             "queued.min.messages": PREFETCH_RECORDS,
             "fetch.queue.backoff.ms": 20,
             "on_commit": self._on_commit,
+            "statistics.interval.ms": int(LOOK_S * 1000),
+            "stats_cb": self._on_statistics,
         }
         try:
             self._consumer = Consumer(settings(config.kafka, config.worker.name, own, self._on_error))
@@ -150,8 +152,8 @@ class TaskConsumer:
 
     @property
     def brokers_away(self) -> bool:
-        """Whether no broker could be reached within the last AWAY_S."""
-        return self._none_answered_at is not None and time.monotonic() - self._none_answered_at < AWAY_S
+        """Whether no broker could be reached, at most LOOK_S before the last poll."""
+        return self._brokers_away
 
     @property
     def buffered(self) -> int:
@@ -288,9 +290,12 @@ class TaskConsumer:
         if error.code() in PERMANENT or error.fatal():
             self._permanent_error = error
         else:
-            if error.code() == KafkaError._ALL_BROKERS_DOWN:
-                self._none_answered_at = time.monotonic()
             LOG.warning("reading tasks: %s", reported(error))  # librdkafka retries by itself
+
+    def _on_statistics(self, text: str) -> None:
+        """librdkafka reports that all brokers are down once, or again and again, and never that one is back: an error
+        would not do (librdkafka#5546)."""
+        self._brokers_away = not any(broker["state"] == "UP" for broker in json.loads(text)["brokers"].values())
 
     def _places(self) -> list[TopicPartition]:
         return [TopicPartition(self._topic, partition) for partition in sorted(self.partitions)]

@@ -223,6 +223,7 @@ class Worker:
             self._report(tasks)
         self._give_up.set()
         self._commit(tasks)
+        self._report(tasks, at_once=True)
 
     def _drained(self) -> bool:
         """Whether every actor has ended and every trajectory held for the judge is delivered."""
@@ -287,8 +288,8 @@ class Worker:
             )
         self._task_queue.finish(received.position)
 
-    def _report(self, tasks: Tasks) -> None:
-        """Report progress, what is waited for, and, where it is due, the figures."""
+    def _report(self, tasks: Tasks, *, at_once: bool = False) -> None:
+        """Report progress, what is waited for, and, where it is due or to be sent `at_once`, the figures."""
         monitor = self._reporter.monitor
         monitor.progress()
         if self._policy.loaded is None:
@@ -297,7 +298,7 @@ class Worker:
             monitor.waits_for("a phone that answers")
         else:
             monitor.ready()
-        if not self._reporter.due:
+        if not (at_once or self._reporter.due):
             return
         reload = self._reloader.state
         metrics = self._metrics.metrics() | {
@@ -315,4 +316,5 @@ class Worker:
         if self._action_judge is not None:
             metrics |= self._action_judge.metrics()
         health, partitions = self._fleet.health(), sorted(tasks.partitions)
-        self._reporter.report(self._policy.loaded, metrics, health, partitions, {"outcomes": self._metrics.outcomes()})
+        labelled = {"outcomes": self._metrics.outcomes()}
+        self._reporter.report(self._policy.loaded, metrics, health, partitions, labelled, at_once=at_once)

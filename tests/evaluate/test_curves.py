@@ -82,8 +82,8 @@ def test_a_version_whose_evaluation_goes_on_is_known_by_the_tasks_that_it_lacks(
     counts: tuple[int, ...], going_on: set[int]
 ) -> None:
     """Where fewer are asked for from some version on, nothing is unfinished; nor where more are."""
-    by_version = {number: [trajectory(task(f"v-{n}")) for n in range(count)] for number, count in enumerate(counts)}
-    assert curves.unfinished(by_version) == going_on
+    task_ids = {number: [f"v-{n}" for n in range(count)] for number, count in enumerate(counts)}
+    assert curves.unfinished(task_ids) == going_on
 
 
 def test_lag_is_the_newest_version_at_the_fold_less_the_oldest_that_acted() -> None:

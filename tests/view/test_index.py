@@ -375,6 +375,18 @@ def test_versions_are_compared_on_the_suite_that_the_report_compares(tmp_path: P
     assert {each.task.suite for each in evaluated(given, Split.TEST)[0]} == {"b"}
 
 
+def test_a_version_whose_evaluation_goes_on_is_marked_and_is_not_the_success_of_its_run(path: Path) -> None:
+    played = [(0, n) for n in range(6)] + [(1, n) for n in range(6)] + [(2, n) for n in range(2)]
+    with closing(IndexWriter(path, TOPICS)) as index:
+        index.add(batch([evaluation(n, version, Split.VALIDATION) for version, n in played], topic="evaluations"))
+    with reading(path) as connection:
+        assert [(row["version"], row["unfinished"]) for row in queries.version_scores(connection)] == [
+            (0, False), (1, False), (2, True),
+        ]  # fmt: skip
+        assert queries.run_row(connection)["success"]["version"] == 1
+        assert charts.series(connection, None, None)["success"]["unfinished"] == [False, False, True]
+
+
 def evaluation(number: int, version: int, split: Split) -> Evaluation:
     played = factories.trajectory(factories.task(f"task-{number}", split=split), outcome=Outcome.SUCCESS)
     return Evaluation(version, "c" * 64, "", played)

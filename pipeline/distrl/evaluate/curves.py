@@ -156,7 +156,7 @@ def learning_curve(
     folded = _Highest(_folded_offsets(updates, topic))
     learned = sorted(each.position.offset for each in played(trajectories))
     by_version = evaluated(evaluations, split)
-    going_on = unfinished(by_version)
+    going_on = unfinished({number: [each.task_id for each in played] for number, played in by_version.items()})
     return [
         CurvePoint(
             number,
@@ -175,10 +175,11 @@ def played(trajectories: Iterable[LoggedTrajectory]) -> list[LoggedTrajectory]:
     return [each for each in trajectories if each.trajectory.outcome is not Outcome.INTERRUPTED]
 
 
-def unfinished(by_version: Mapping[int, Sequence[Trajectory]]) -> set[int]:
+def unfinished(task_ids: Mapping[int, Iterable[str]]) -> set[int]:
     """The versions that have played a part of the tasks of the version before, where no other one stopped there: with
-    fewer tasks asked for (evaluate.validation_episodes), all later ones do."""
-    tasks = {number: frozenset(each.task_id for each in by_version[number]) for number in sorted(by_version)}
+    fewer tasks asked for (evaluate.validation_episodes), all later ones do. task_ids: of each version, those it
+    played."""
+    tasks = {number: frozenset(task_ids[number]) for number in sorted(task_ids)}
     alike = Counter(tasks.values())
     found, before = set[int](), frozenset[str]()
     for number, own in tasks.items():

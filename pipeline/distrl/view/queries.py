@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from distrl.evaluate.curves import wilson
+from distrl.evaluate.curves import unfinished, wilson
 from distrl.types import Outcome
 from distrl.view.filters import NO_STEPS, EpisodeFilter, Page
 from distrl.view.index import DEAD_LETTERS, IN_FORCE
@@ -126,9 +127,10 @@ def counts(connection: sqlite3.Connection) -> Row:
 
 
 def run_row(connection: sqlite3.Connection) -> Row:
-    """What a run's row says from its log: counts, first and last time, success of the last evaluated version."""
+    """What a run's row says from its log: counts, first and last time, success of the last version whose evaluation has
+    ended."""
     first, last = connection.execute("SELECT min(first_at), max(last_at) FROM totals").fetchone()
-    scored = [each for each in version_scores(connection) if each["version"] >= 0]
+    scored = [each for each in version_scores(connection) if each["version"] >= 0 and not each["unfinished"]]
     return {
         **counts(connection),
         "first_at": first,
@@ -177,7 +179,7 @@ def version_scores(connection: sqlite3.Connection) -> list[Row]:
     The split is validation where a version was evaluated on it, else test; the suite is that of most evaluations of the
     lowest version. Prompted agents, which have no version, decide where no version was evaluated.
 
-    The first record of a task counts.
+    The first record of a task counts. unfinished: a version whose evaluation goes on, as `curves.unfinished` knows it.
     """
     compared = connection.execute(
         "SELECT split, suite FROM episodes WHERE topic = 'evaluations' "
@@ -185,7 +187,17 @@ def version_scores(connection: sqlite3.Connection) -> list[Row]:
         "ORDER BY evaluated < 0, split = 'validation' DESC, split = 'test' DESC, evaluated, count(*) DESC, suite "
         "LIMIT 1"
     ).fetchone()
-    return scores(connection, *compared) if compared is not None else []
+    if compared is None:
+        return []
+    task_ids = defaultdict[int, list[str]](list)
+    for version, task_id in connection.execute(
+        "SELECT DISTINCT evaluated, task_id FROM episodes "
+        "WHERE topic = 'evaluations' AND split = ? AND suite = ? AND evaluated >= 0",
+        tuple(compared),
+    ):
+        task_ids[version].append(task_id)
+    going_on = unfinished(task_ids)
+    return [{**row, "unfinished": row["version"] in going_on} for row in scores(connection, *compared)]
 
 
 def scores(connection: sqlite3.Connection, split: str, suite: str, version: int | None = None) -> list[Row]:

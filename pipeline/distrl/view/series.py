@@ -19,7 +19,7 @@ POINTS: Final = 2_000
 """Most points of a chart's line: more than a screen has columns."""
 BINS: Final = 120
 """Time bins of the collection."""
-SUCCESS: Final = ("version", "at", "rate", "low", "high", "n", "policy")
+SUCCESS: Final = ("version", "at", "rate", "low", "high", "n", "policy", "unfinished")
 LONGEST_EPISODE_MS: Final = 3_600_000
 """An episode that takes longer does not count as one that a worker was in: it bounds what is looked through."""
 DEVICE_EPISODES: Final = 500

@@ -32,7 +32,7 @@ export function trends(root, run, query, edit, signal) {
     rangeLine(null);
     if (!span) return empty("Nothing to plot yet", "Plots begin with the first evaluation, update or episode. This page offers them when they come.");
     const shared = { range: span, onRange: (from, until) => rangeLine([from, until]) };
-    const plots = [success(timed(found.success), run, shared, within), ...collection(found.collection, shared, within), reloads(timed(found.reloads), shared, within)].filter(Boolean);
+    const plots = [success(whole(timed(found.success)), run, shared, within), ...collection(found.collection, shared, within), reloads(timed(found.reloads), shared, within)].filter(Boolean);
     return [h("div", { class: "plots" }, plots), losses(found.updates, query(), edit, shared, within), asTable(found.success, run)];
   }
 
@@ -68,6 +68,12 @@ function spanOf(found, { from, to: until }) {
 function timed(found) {
   const order = (found?.at ?? []).map((at, index) => index).filter((index) => isNumber(found.at[index])).sort((a, b) => found.at[a] - found.at[b]);
   return Object.fromEntries(Object.entries(found ?? {}).map(([name, column]) => [name, Array.isArray(column) ? order.map((index) => column[index]) : column]));
+}
+
+/** Those whose evaluation has ended: the tasks that end soon come first, and are the easy ones. */
+function whole(found) {
+  const left = (column) => column.filter((_, index) => !found.unfinished?.[index]);
+  return Object.fromEntries(Object.entries(found).map(([name, column]) => [name, Array.isArray(column) ? left(column) : column]));
 }
 
 function success(found, run, shared, signal) {
@@ -129,7 +135,7 @@ function asTable(found, run) {
   const rows = found.at.map((at, index) => index).reverse().slice(0, ROWS);
   return h("details", { class: "as-table" }, h("summary", {}, "Evaluated versions as a table"), table("Evaluated versions", [
     { name: "Version", cell: (index) => (found.version[index] >= 0 ? link(to.version(run, found.version[index]), `version ${found.version[index]}`) : plain(found.policy?.[index] ?? found.version[index])) },
-    { name: "Success", number: true, cell: (index) => percent(found.rate[index]) },
+    { name: "Success", number: true, cell: (index) => `${percent(found.rate[index])}${found.unfinished?.[index] ? " so far" : ""}` },
     { name: "95 % interval", number: true, cell: (index) => `${percent(found.low[index])} to ${percent(found.high[index])}` },
     { name: "Episodes", number: true, cell: (index) => count(found.n[index]) },
     { name: "At", cell: (index) => time(found.at[index]) },

@@ -17,6 +17,7 @@ SHARING = (
     "learning-curves",
     "components",
     "components-general",
+    "components-lag",
     "dper-weights",
     "checkpoints",
     "failure-modes",
@@ -35,7 +36,7 @@ def test_the_arms_of_a_seed_share_one_warm_up_and_seeds_do_not(name: str) -> Non
         assert not files[0] & files[1]
 
 
-@pytest.mark.parametrize("name", ["components", "components-general", "dper-weights"])
+@pytest.mark.parametrize("name", ["components", "components-general", "components-lag", "dper-weights"])
 def test_an_ablation_changes_one_setting_of_the_first_arm(name: str) -> None:
     def settings(config: Config) -> dict[str, object]:
         found = config.algorithm.model_dump()

@@ -192,9 +192,11 @@ def test_a_key_that_no_header_can_hold_is_no_answer_and_is_not_shown() -> None:
     assert server.requests == []
 
 
-def test_a_content_filter_is_a_refusal() -> None:
-    with serving(body(chat({"content": ""}, finish="content_filter"))) as server:
+@pytest.mark.parametrize("message", [{"message": {"content": ""}}, {"message": None}, {}])
+def test_a_content_filter_is_a_refusal(message: dict[str, Any]) -> None:
+    with serving(body(json.dumps({"choices": [{**message, "finish_reason": "content_filter"}]}).encode())) as server:
         assert endpoint(server.url).ask(BODY).refusal
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("usage", [{"prompt_tokens": -5, "completion_tokens": True}, "much", {"prompt_tokens": "9"}])

@@ -141,7 +141,15 @@ def test_the_file_loses_to_the_variable_and_the_variable_to_the_flag(cli: Cli, t
 def test_a_misspelt_variable_is_refused(cli: Cli) -> None:
     refused = cli("config", "check", environ={"DISTRL_FEEDER__MAXLAG": "2"})
     assert refused.returncode == 1
-    assert "feeder.maxlag: no such setting" in refused.stderr
+    assert "feeder.maxlag (DISTRL_FEEDER__MAXLAG): no such setting" in refused.stderr
+
+
+def test_a_variable_with_one_underscore_is_named_with_the_form_that_it_has_to_have(cli: Cli) -> None:
+    refused = cli("config", "check", environ={"DISTRL_KAFKA_BOOTSTRAP": "kafka:9092"})
+    assert "kafka_bootstrap (DISTRL_KAFKA_BOOTSTRAP): no such setting" in refused.stderr
+    assert "`__` stands between section and name, as in DISTRL_KAFKA__BOOTSTRAP" in refused.stderr
+    flag = cli("config", "check", "-s", "feeder.max_lag=-1", environ={"DISTRL_FEEDER__MAX_LAG": "2"})
+    assert "feeder.max_lag: Input" in flag.stderr, "the flag wins, and is what is wrong"
 
 
 @pytest.mark.parametrize(

@@ -67,10 +67,14 @@ def test_status_without_anything_shows_every_part_as_stopped(cli: Cli, tmp_path:
 
 
 def test_status_of_a_run_whose_broker_is_away_still_shows_the_other_parts(cli: Cli, closed_port: int) -> None:
-    shown = cli("status", "-s", f"kafka.bootstrap=127.0.0.1:{closed_port}", "-s", "store.url=file://objects")
-    assert (shown.returncode, shown.stderr) == (0, "")
+    broker = f"127.0.0.1:{closed_port}"
+    given = (f"kafka.bootstrap={broker}", "store.url=file://objects", "kafka.connect_timeout_s=2")
+    shown = cli("status", *(word for each in given for word in ("-s", each)))
+    assert shown.returncode == 1
+    assert f"kafka.bootstrap: no answer within 2 s from a broker at {broker}" in shown.stderr
     assert "file://objects" in shown.stdout
-    assert "stopped" in shown.stdout
+    assert "no answer" in shown.stdout
+    assert "stopped" in shown.stdout, "what is ours to start"
 
 
 def test_down_without_anything_says_so(cli: Cli, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def run(settings: Config, screens: Screens) -> Run:
 def store(settings: Config, run: Run, tmp_path: Path) -> ObjectStore:
     """With a checkpoint of the run's end, of the log `ids`."""
     made, (state, updates, _) = open_store(settings_room.StoreSettings(url=f"file://{tmp_path}")), run
-    save_checkpoint(made, settings.run, *snapshot(settings, state, IdSet(), chain(updates), log_id="ids"))
+    save_checkpoint(made, settings.run, *snapshot(state, IdSet(), chain(updates), log_id="ids"))
     return made
 
 
@@ -53,7 +53,7 @@ def test_checkpoint_in_a_store_and_back(
     store = open_store(settings_room.StoreSettings(url=f"file://{tmp_path}"))
     history, kept = History.of(updates), log_up_to(state)
     assert recover(settings, store, history=history, log=kept).state.u == 0
-    save_checkpoint(store, settings.run, *snapshot(settings, state, IdSet(["a/1", "a/é\n"]), chain(updates)))
+    save_checkpoint(store, settings.run, *snapshot(state, IdSet(["a/1", "a/é\n"]), chain(updates)))
     log = [item for window in records for item in window]
     monkeypatch.setattr(room, "read_back", lambda _, wanted: [item for item in log if item.position in wanted])
     found = recover(settings, store, history=history, log=kept)
@@ -66,7 +66,7 @@ def test_a_checkpoint_of_other_settings_is_refused(base_directory: Path, run: Ru
     store = open_store(settings_room.StoreSettings(url=f"file://{tmp_path}"))
     state, updates, _ = run
     other = config(base_directory, "algorithm.gamma=0.5")
-    save_checkpoint(store, other.run, *snapshot(other, state, IdSet()))
+    save_checkpoint(store, other.run, *snapshot(LearnerState(other), IdSet()))
     with pytest.raises(ConfigError, match="other settings"):
         recover(config(base_directory), store, history=History.of(updates), log=log_up_to(state))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +16,15 @@ from distrl.learner import recover as room
 from distrl.learner import saving
 from distrl.learner.choose_checkpoint import chain
 from distrl.learner.fold import fold
+from distrl.learner.publish import Publisher
 from distrl.learner.recover import Log, Snapshot, recover, snapshot
 from distrl.learner.saving import CheckpointSaver
 from distrl.learner.state import LearnerState
+from distrl.policy.registry import SHIPPED
+from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import checkpoints, save_checkpoint, tensor_files
 from distrl.store.directory import DirectoryStore
-from distrl.types import ObjectRef
+from distrl.types import ObjectRef, Version
 from waiting import until
 
 from learner.test_screens import PATIENCE_S
@@ -93,7 +97,7 @@ def test_updates_go_on_beside_an_upload_and_the_checkpoint_is_that_of_its_own_up
         update()
     marks, digests = state.watermarks, state.digests()
     store.free.clear()
-    begin(saver, snapshot(settings, state, seen, chain(updates)))
+    begin(saver, snapshot(state, seen, chain(updates)))
     assert store.begun.acquire(timeout=PATIENCE_S)
     seen.add("a/2")
     update()
@@ -113,7 +117,7 @@ def test_an_upload_that_fails_is_known_and_repeated_by_who_settles(
     settings: Config, store: Store, saver: CheckpointSaver
 ) -> None:
     store.away = True
-    begin(saver, snapshot(settings, LearnerState(settings), IdSet()))
+    begin(saver, snapshot(LearnerState(settings), IdSet()))
     until(lambda: saver.has_ended)
     for _ in range(2):
         with pytest.raises(StoreError, match="is away"):
@@ -130,11 +134,11 @@ def test_at_a_stop_a_store_that_fails_for_a_moment_is_asked_again(
     settings: Config, store: Store, saver: CheckpointSaver
 ) -> None:
     store.refusals = 2
-    begin(saver, snapshot(settings, LearnerState(settings), IdSet()))
+    begin(saver, snapshot(LearnerState(settings), IdSet()))
     saver.settle_within(60.0, nothing)
     assert checkpoints(store, settings.run) == [0]
     store.away = True
-    begin(saver, snapshot(settings, LearnerState(settings), IdSet()))
+    begin(saver, snapshot(LearnerState(settings), IdSet()))
     with pytest.raises(StoreError, match="is away"):
         saver.settle_within(0.0, nothing)
 
@@ -144,13 +148,13 @@ def test_a_store_that_refuses_to_delete_costs_room_and_no_checkpoint(
 ) -> None:
     state, store.deletes = LearnerState(settings), False
     for state.u in range(3):
-        begin(saver, snapshot(settings, state, IdSet()))
+        begin(saver, snapshot(state, IdSet()))
         saver.settle(nothing)
         saver.journalled()
     assert (saver.saved, checkpoints(store, settings.run)) == (2, [2, 1, 0])
     store.deletes = True
     for state.u in (3, 4):  # the first of them lists what the second may delete
-        begin(saver, snapshot(settings, state, IdSet()))
+        begin(saver, snapshot(state, IdSet()))
         saver.settle(nothing)
         saver.journalled()
     assert checkpoints(store, settings.run) == [4]
@@ -165,7 +169,7 @@ def test_adapters_that_may_not_be_deleted_keep_no_tensors(
     monkeypatch.setattr(saving, "prune_adapters", refused)
     state = LearnerState(settings)
     for state.u in range(4):
-        begin(saver, snapshot(settings, state, IdSet()))
+        begin(saver, snapshot(state, IdSet()))
         saver.settle(nothing)
         saver.journalled()
     assert (checkpoints(store, settings.run), len(tensor_files(store, settings.run))) == ([3], 1)
@@ -173,7 +177,7 @@ def test_adapters_that_may_not_be_deleted_keep_no_tensors(
 
 def test_what_waits_is_called_until_it_is_there(settings: Config, store: Store, saver: CheckpointSaver) -> None:
     store.free.clear()
-    begin(saver, snapshot(settings, LearnerState(settings), IdSet()))
+    begin(saver, snapshot(LearnerState(settings), IdSet()))
     called = list[int]()
 
     def meanwhile() -> None:
@@ -191,7 +195,7 @@ def test_what_a_newer_checkpoint_replaces_goes_once_that_is_there(
 ) -> None:
     state = LearnerState(settings)
     for state.u in range(3):
-        begin(saver, snapshot(settings, state, IdSet()))
+        begin(saver, snapshot(state, IdSet()))
         saver.settle(nothing)
         saver.journalled()
     assert checkpoints(store, settings.run) == [2]
@@ -202,9 +206,9 @@ def test_refused_checkpoints_keep_all_others_until_they_are_deleted(settings: Co
     kept = settings.model_copy(update={"learner": settings.learner.model_copy(update={"keep_checkpoints": 1})})
     state, saver = LearnerState(settings), CheckpointSaver(kept, store, 0, {9: "the log ends before it"})
     state.u = 9
-    save_checkpoint(store, settings.run, *snapshot(settings, state, IdSet()))
+    save_checkpoint(store, settings.run, *snapshot(state, IdSet()))
     state.u = 4
-    begin(saver, snapshot(settings, state, IdSet()))
+    begin(saver, snapshot(state, IdSet()))
     saver.settle(nothing)
     assert checkpoints(store, settings.run) == [9, 4], "pruning keeps the highest numbers"
     saver.delete_refused()
@@ -215,7 +219,7 @@ def test_refused_checkpoints_keep_all_others_until_they_are_deleted(settings: Co
 def test_a_refused_checkpoint_whose_update_was_redone_and_saved_stays(settings: Config, store: Store) -> None:
     state, saver = LearnerState(settings), CheckpointSaver(settings, store, 0, {9: "it is damaged"})
     for state.u in (9, 10):
-        begin(saver, snapshot(settings, state, IdSet()))
+        begin(saver, snapshot(state, IdSet()))
         saver.settle(nothing)
     saver.delete_refused()
     assert checkpoints(store, settings.run) == [10, 9]
@@ -226,14 +230,30 @@ def test_closing_waits_for_what_is_under_way_and_forgets_what_has_failed(
     settings: Config, store: Store, saver: CheckpointSaver
 ) -> None:
     store.free.clear()
-    begin(saver, snapshot(settings, LearnerState(settings), IdSet()))
+    begin(saver, snapshot(LearnerState(settings), IdSet()))
     assert store.begun.acquire(timeout=PATIENCE_S)
     saver.abandon(store.free.set)
     assert (checkpoints(store, settings.run), saver.saved) == ([0], 0)
     store.away = True
-    begin(saver, snapshot(settings, LearnerState(settings), IdSet()))
+    begin(saver, snapshot(LearnerState(settings), IdSet()))
     saver.abandon()
     store.away = False
-    begin(saver, snapshot(settings, LearnerState(settings), IdSet()))
+    begin(saver, snapshot(LearnerState(settings), IdSet()))
     saver.close()
     assert store.done == 2 * ["tensors", "manifest"]
+
+
+def test_what_is_recorded_names_the_base_model_that_is_loaded_whatever_becomes_of_its_files(
+    settings: Config, tmp_path: Path
+) -> None:
+    """A journal of two fingerprints would be refused for good, with either model."""
+    model = Path(shutil.copytree(settings.policy.base_model or SHIPPED, tmp_path / "base"))
+    config = settings.model_copy(update={"policy": settings.policy.model_copy(update={"base_model": model})})
+    begun, state, made = learning_fingerprint(config), LearnerState(config), list[Version]()
+    (model / "config.json").write_text((model / "config.json").read_text().replace("{", "{\n", 1))
+    assert learning_fingerprint(config) != begun
+    publisher = Publisher(config, DirectoryStore(tmp_path / "objects"), made.append, (), lambda: 0)
+    state.u = config.warmup.updates
+    publisher.due(state)
+    recorded = {state.fingerprint, snapshot(state, IdSet()).meta["config_fingerprint"], made[0].config_fingerprint}
+    assert recorded == {begun}

@@ -68,8 +68,33 @@ def written(folder: Path, store: Store, *given: Record, topic: str = "trajectori
         return out.finish()
 
 
-def opened(folder: Path) -> Any:
-    return load_dataset(str(folder), cache_dir=str(folder.with_name("cache")))
+def opened(folder: Path, cache: Path | None = None) -> Any:
+    return load_dataset(str(folder), cache_dir=str(cache or folder.with_name("cache")))
+
+
+def test_a_folder_of_the_same_name_is_read_and_not_what_an_earlier_one_held(tmp_path: Path) -> None:
+    """`datasets` keeps what it has read under the folder's name, and people have one cache."""
+    store, cache = Store(), tmp_path / "cache"
+    for number, (place, force) in enumerate((("a", False), ("a", True), ("b", False)), 1):
+        folder = tmp_path / place / "steps"
+        written(folder, store, attempt("t", *map(store.screen, range(number))), force=force)
+        assert len(opened(folder, cache)["train"]) == number
+
+
+@pytest.mark.parametrize("name", ["steps[0]", "a*b", "a?b", "a::b"])
+def test_a_name_that_datasets_would_take_for_a_pattern_is_refused(tmp_path: Path, name: str) -> None:
+    for folder in (tmp_path / name, tmp_path / name / "steps"):
+        with pytest.raises(ConfigError, match="which `datasets` takes"):
+            written(folder, Store())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_time_that_no_calendar_has_is_none_and_the_row_is_read(tmp_path: Path) -> None:
+    store = Store()
+    task = factories.task("t")
+    steps = [factories.step(screenshot=store.screen(1), at=at) for at in (1_000, 253_402_300_800_000, -(2**62))]
+    written(tmp_path / "steps", store, factories.trajectory(task, steps))
+    assert [row["at"] is None for row in opened(tmp_path / "steps")["train"]] == [False, True, True]
 
 
 def test_datasets_opens_it_with_a_row_for_each_step_and_its_picture(tmp_path: Path) -> None:

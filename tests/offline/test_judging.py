@@ -43,11 +43,13 @@ def refusing(*numbers: int) -> Reply:
     return reply
 
 
-def judgements(url: str, folder: Path, count: int) -> tuple[Sequence[Judged], list[Judged | None]]:
-    settings = JudgeSettings(endpoint=url, model="m", timeout_s=30, requests_per_minute=60_000)
+def judgements(
+    url: str, folder: Path, count: int, timeout_s: float = 30
+) -> tuple[Sequence[Judged], list[Judged | None]]:
+    settings = JudgeSettings(endpoint=url, model="m", timeout_s=timeout_s, requests_per_minute=60_000)
     store, done = open_store(StoreSettings(url=f"file://{folder}")), list[Judged | None]()
     judge = VlmJudge(Endpoint(settings, "judge"), "m", store, "verdicts/a-run")
-    return judged(logged(count), judge.judge, lambda ref: PNG, done.append), done
+    return judged(logged(count), judge.ask, lambda ref: PNG, done.append), done
 
 
 @pytest.mark.parametrize("count", [5, 40])
@@ -94,6 +96,28 @@ def test_an_endpoint_that_refuses_every_question_is_an_error_and_is_soon_left_al
         with pytest.raises(QuestionRefusedError, match="400"):
             judgements(server.url, tmp_path, count)
         assert len(server.requests) < 2 * REFUSED
+
+
+@pytest.mark.parametrize("count", [3, 10 * REFUSED])
+def test_an_endpoint_that_answers_nothing_in_time_is_an_error_and_is_soon_left_alone(
+    tmp_path: Path, count: int
+) -> None:
+    with serving(body(b"busy", 503)) as server:
+        with pytest.raises(ChatError, match=r"judge\.endpoint: no answer: not within 0\.05 s"):
+            judgements(server.url, tmp_path, count, timeout_s=0.05)
+        asked = set(map(str, server.requests))
+    assert len(asked) < 2 * REFUSED
+
+
+def test_a_question_without_an_answer_does_not_count_as_one_that_was_answered(tmp_path: Path) -> None:
+    def reply(to: BaseHTTPRequestHandler) -> None:
+        is_first = "set alarm 0." in json.dumps(to.asked)  # type: ignore[attr-defined]
+        body(b"busy" if is_first else b"too long", 503 if is_first else 400)(to)
+
+    with serving(reply) as server:
+        with pytest.raises(ChatError):
+            judgements(server.url, tmp_path, 10 * REFUSED, timeout_s=0.05)
+        assert len(server.requests) < 10 * REFUSED
 
 
 def test_wrong_credentials_end_it_at_once(tmp_path: Path) -> None:

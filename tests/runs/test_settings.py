@@ -63,7 +63,7 @@ def refused(fingerprint: str, config: Config) -> ConfigError:
 
 def test_a_checkpoint_of_other_settings_is_refused_with_the_settings_and_both_values(begun: Config) -> None:
     store = open_store(begun.store)
-    save_checkpoint(store, begun.run, *snapshot(begun, LearnerState(begun), IdSet()))
+    save_checkpoint(store, begun.run, *snapshot(LearnerState(begun), IdSet()))
     other = changed(changed(begun, "algorithm", gamma=0.5), "learner", seed=7, checkpoint_every=9)
     with pytest.raises(ConfigError) as caught:
         recover(other, store, history=History(), log=Log({}, ""))

@@ -78,7 +78,9 @@ def test_what_an_up_has_started_can_be_stopped_again_and_what_it_found_stays(con
 
 
 def test_phones_that_only_an_adb_server_knows_are_neither_running_nor_stopped(config: Make) -> None:
-    assert row(config('devices.serials=["R58M123ABC"]'), "phones") == PartStatus("phones", None, "R58M123ABC", None)
+    assert row(config('devices.serials=["R58M123ABC"]'), "phones") == PartStatus(
+        "phones", None, "R58M123ABC", None, True
+    )
     assert row(config("devices.addresses=[127.0.0.1:1]"), "phones").running is False
 
 
@@ -182,7 +184,7 @@ def test_a_configured_server_is_used_and_outlives_our_down(config: Make, tmp_pat
     port = LocalStack(theirs).up().adb.port
     ours = config(f"stack.directory={tmp_path / 'ours'}", f"adb.port={port}")
     assert LocalStack(ours).up().adb.port == port
-    assert row(ours, "adb") == PartStatus("adb", True, f"127.0.0.1:{port}", None)
+    assert row(ours, "adb") == PartStatus("adb", True, f"127.0.0.1:{port}", None, True)
     assert LocalStack(ours).down() == []
     assert ports.listens(port)
 

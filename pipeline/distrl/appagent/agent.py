@@ -19,7 +19,7 @@ from distrl.appagent.elements import ElementTree, NumberedElement, UnreadableErr
 from distrl.appagent.grid import Grid
 from distrl.appagent.notes import Notes
 from distrl.chat.answer import Message
-from distrl.chat.endpoint import Endpoint, NoAnswerError, NoTurnError, QuestionRefusedError
+from distrl.chat.endpoint import LONGEST_PAUSES_S, Endpoint, NoAnswerError, NoTurnError, QuestionRefusedError
 from distrl.config import AppAgentSettings
 from distrl.errors import ChatError
 from distrl.types import Action, ActionKind, HeldBack, Point
@@ -28,9 +28,6 @@ log = logging.getLogger(__name__)
 
 SILENT: Final = 5
 """This many questions in a row without an answer, each retried until its deadline, end the command."""
-PAUSES_S: Final = 600.0
-"""Most seconds for which a question waits where the endpoint asks for pauses, beside its deadline: an episode that is
-interrupted in them would be followed by others that are."""
 REFUSED: Final = "the phone cannot do that: most type the printable characters of ASCII alone"
 NOT_TAKEN: Final = "the endpoint does not take the question"
 UNITS: Final[Mapping[str, float]] = {"short": 0.15, "medium": 0.25, "long": 0.35}
@@ -66,7 +63,7 @@ class Agent:
         if self._failure is not None:
             raise self._failure
         try:
-            message = self._endpoint.ask(body, pauses_s=PAUSES_S)
+            message = self._endpoint.ask(body, pauses_s=LONGEST_PAUSES_S)
         except QuestionRefusedError as error:
             log.warning("a question counts as answered with no action: %s", error.what)
             raise UnreadError(NOT_TAKEN, NOT_TAKEN) from None  # records need not contain the endpoint's address

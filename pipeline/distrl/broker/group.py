@@ -110,4 +110,4 @@ def uncommitted(config: Config) -> list[RawRecord]:
     count = partition_count(admin(config.kafka), config, name, "see how far the workers are")
     with GroupOffsets(config) as group:
         committed = group.committed(range(count))
-    return read_since(config, "tasks", committed)
+    return list(read_since(config, "tasks", committed))

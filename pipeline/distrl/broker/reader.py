@@ -127,12 +127,13 @@ def has_topic(config: Config, topic: str) -> bool:
     return True
 
 
-def read_since(config: Config, topic: str, start: Mapping[int, int]) -> list[RawRecord]:
-    """The retained records of a topic from `start` to its end; partitions left out, from their first record."""
+def read_since(config: Config, topic: str, start: Mapping[int, int]) -> Iterator[RawRecord]:
+    """The retained records of a topic from `start` to its end, as they are read; partitions left out, from their first
+    record."""
     kept = retained(config, topic)
     clamped = {p: min(max(first, start.get(p, first)), end) for p, (first, end) in kept.items()}
     with LogReader(config, topic, clamped) as reader:
-        return [raw for batch in reader.to_end() for raw in batch]
+        yield from (raw for batch in reader.to_end() for raw in batch)
 
 
 class LogReader:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 MOST_TOKENS: Final = 10**9
 """Most tokens of one answer; a larger number is not counted."""
@@ -54,6 +62,14 @@ class Message(_Read):
 class ChatChoice(_Read):
     message: Message
     finish_reason: Any = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _filtered_without_message(cls, data: Any) -> Any:
+        """Some endpoints send none where their filter has ended it."""
+        if isinstance(data, dict) and data.get("finish_reason") == FILTERED and data.get("message") is None:
+            return {**data, "message": {}}
+        return data
 
 
 class Completion(_Read):

@@ -65,6 +65,11 @@ class _TryAgainError(Exception):
         self.pause_s = pause_s
 
 
+LONGEST_PAUSES_S: Final = 600.0
+"""Most seconds by which a command that nobody waits for lets the pauses that an endpoint asks for put off a question:
+one that is given up in such a pause would be followed by others that are."""
+
+
 class Endpoint:
     """Thread-safe. section: of `settings`, for messages. clock, sleep: seconds; sleep serves the rate limit and the
     pauses.
@@ -121,7 +126,9 @@ class Endpoint:
                 raise
 
         def give_up(state: RetryCallState) -> Message:
-            raise NoAnswerError(f"not within {within_s:.3g} s; the last reason was {_failure(state)}")
+            why = _failure(state)
+            asked = "" if why.pause_s is None else f", which asks for a pause of {why.pause_s:.0f} s"
+            raise NoAnswerError(f"not within {within_s:.3g} s; the last reason was {why}{asked}")
 
         return Retrying(
             retry=retry_if_exception_type(_TryAgainError),

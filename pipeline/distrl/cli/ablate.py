@@ -77,9 +77,10 @@ def ablate(
     the baseline. Where it was interrupted, the same command goes on with the arms that are not done. An arm of another
     warmup.demonstrations than the run's learns from that many demonstrations, the first of the log, and from no others.
     """
-    from distrl.offline.ablation.arms import plan
+    from distrl.offline.ablation.arms import plan, refuse_elsewhere
 
     logs.configure("ablate", verbose)
+    refuse_elsewhere(sets or (), arms or (), grids or (), sweeps or ())
     settings = run_settings(config, None, run, "evaluation")
     arms_of_it = plan(settings, sets or (), arms or (), grids or (), sweeps or ())  # refuses before the log is read
 

@@ -59,7 +59,7 @@ def judge(
     hash of the question, so that each is paid for once. The page of an episode in `distrl view` shows what each judge
     said.
     """
-    from distrl.chat.endpoint import Endpoint
+    from distrl.chat.endpoint import LONGEST_PAUSES_S, Endpoint
     from distrl.errors import StoreError
     from distrl.judge import verdict_log
     from distrl.judge.truth import Confusion
@@ -85,7 +85,7 @@ def judge(
                 yield without_ids(logged)
 
     chosen = list(itertools.islice(candidates(), most))
-    vlm = VlmJudge(endpoint, settings.judge.model, whole.store, VERDICTS.of(settings.run))
+    vlm = VlmJudge(endpoint, settings.judge.model, whole.store, VERDICTS.of(settings.run), LONGEST_PAUSES_S)
     with passing_bar() as progress:
         bar = progress.add_task("judging", total=len(chosen))
 
@@ -100,7 +100,7 @@ def judge(
             except StoreError as error:
                 log.warning("a verdict will not be on the page of %s:%s: %s", at.partition, at.offset, error)
 
-        found = judged(chosen, vlm.judge, whole.store.get, done)
+        found = judged(chosen, vlm.ask, whole.store.get, done)
     confusion = Confusion.of((each.truth, each.verdict.outcome) for each in found) if against_truth else None
     if as_json:
         json.dump(_report(found, without_screen, confusion, endpoint.counted), sys.stdout, indent=1)

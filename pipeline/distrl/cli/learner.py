@@ -71,10 +71,10 @@ def learner(
     others += [*(["--verify", "--run", run] if run else []), *(word for each in sets for word in ("--set", each))]
     if verify:
         settings = run_settings(config, sets, run)
-        stop = start_role("learner", verbose)
+        stop = start_role("learner", verbose, second_kills=True)  # recovery, and an update, do not look at the event
         with _leading(settings, stop, others) as together:
             if together is not None:
-                _verify(settings, from_start, together)
+                _verify(settings, from_start, together, stop)
         return
     settings, stop = started("learner", config, sets, verbose)
     from distrl.learner.run import run_learner
@@ -114,11 +114,11 @@ def _follow(place: Place, config: Path | None, sets: list[str], verbose: bool, r
         follow_first(given, place, stop, monitor, lambda: run_settings(config, sets, run))
 
 
-def _verify(settings: Config, from_start: bool, ranks: Ranks) -> None:
+def _verify(settings: Config, from_start: bool, ranks: Ranks, stop: threading.Event) -> None:
     from distrl.learner.verify import verify as verified
     from distrl.text import ranges
 
-    state, same = verified(settings, from_start=from_start, ranks=ranks)
+    state, same = verified(settings, from_start=from_start, ranks=ranks, stop=stop)
     if same:
         console.print(f"bit for bit the weights of version {ranges(same)}", highlight=False, soft_wrap=True)
     else:
@@ -126,3 +126,6 @@ def _verify(settings: Config, from_start: bool, ranks: Ranks) -> None:
     console.print(f"updates {state.u}", highlight=False)
     for name, digest in state.digests().items():
         console.print(f"{name} {digest}", highlight=False, soft_wrap=True)
+    if stop.is_set():
+        console.print("stopped before the end of the journal: the updates after these were not folded", style="yellow")
+        raise typer.Exit(1)

@@ -144,6 +144,8 @@ def change(
     What decides how it learns can be changed only before anything is learned, and nothing before its learner, feeder or
     demonstrations have recorded all of its settings.
     """
+    if not all("=" in each for each in changes):
+        raise ConfigError("CHANGES", "one has no '='", "write each as path.to.setting=value")
     paths = [each.partition("=")[0].strip() for each in changes]
     settings = run_settings(config, [*(sets or ()), *changes], run)
     from distrl.runs.recorded import change as record

@@ -24,9 +24,11 @@ def skip(
     A running learner ends; start it again. Updates from the one that folded the record on are folded again. On a broker
     with an authorizer it needs the learner's rights.
     """
-    settings = run_settings(config, sets)
+    from distrl.learner.skip import refuse_other_form
     from distrl.learner.skip import skip as leave_out
 
+    refuse_other_form(place)
+    settings = run_settings(config, sets)
     done = leave_out(settings, place, reason)
     console.print(
         f"{place} is left out from update {done.u} on; {done.void} updates are folded again. Start `distrl learner`.",

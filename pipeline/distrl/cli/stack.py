@@ -106,7 +106,10 @@ def down(config: ConfigFile = None, sets: Sets = None) -> None:
 
 
 def status(config: ConfigFile = None, sets: Sets = None) -> None:
-    """Show the servers of the stack, then the run: versions each process has loaded, lag, success, phones."""
+    """Show the servers of the stack, then the run: versions each process has loaded, lag, success, phones.
+
+    Exit 1 where a broker that the settings name does not answer.
+    """
     from distrl.stack import kafka
     from distrl.stack.local import LocalStack
     from distrl.telemetry.fleet import fleet_findings
@@ -115,11 +118,13 @@ def status(config: ConfigFile = None, sets: Sets = None) -> None:
     shown = table("part", "state", "where", "pid")
     parts = LocalStack(load(config, sets)).status()
     for part in parts:
-        state = {True: "running", False: "stopped", None: "see `distrl devices`"}[part.running]
+        away = "no answer" if part.configured else "stopped"
+        state = {True: "running", False: away, None: "see `distrl devices`"}[part.running]
         shown.add_row(*row(part.name, state, part.where, part.pid or ""))
     console.print(shown)
-    if any(part.running for part in parts if part.name == kafka.NAME):
-        settings = run_settings(config, sets)
+    brokers = [part for part in parts if part.name == kafka.NAME]
+    if any(part.running or part.configured for part in brokers):
+        settings = run_settings(config, sets)  # which says why there is no answer
         with _opened(settings) as feed:
             seen = feed.status()
             console.print(render(seen, f"run {settings.run}", width=console.width))

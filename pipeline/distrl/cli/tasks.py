@@ -194,6 +194,8 @@ def _show(found: TaskList, report: dict[str, Any]) -> None:
         shown.add_row(*row(each["suite"], each["split"], each["rows"], each["with_check"], steps))
     console.print(shown)
     print_line(f"{report['rows']} rows, {report['duplicates']} of them repeat an earlier one")
+    if missing := [each.value for each in Split if each.value not in {row["split"] for row in report["splits"]}]:
+        print_line(f"no tasks of {', '.join(missing)}: `distrl train` refuses such a list, a feeder alone does not")
     words = report["unknown_words"]
     often = ", ".join(f"{escaped(word)} ({times})" for word, times in list(words.items())[:SHOWN])
     print_line(

@@ -36,19 +36,23 @@ def load(
     Raises ConfigError, naming the setting, what is wrong with it and what is allowed.
     """
     tree: dict[str, Any] = {} if file is None else _without_empty(_read(file))
+    variables: dict[str, str] = {}
     for name, value in sorted((os.environ if environ is None else environ).items()):
         if name.startswith(ENV_PREFIX):
-            _put(tree, path_of(name.removeprefix(ENV_PREFIX).lower().split("__")), value, where=name)
+            path = path_of(name.removeprefix(ENV_PREFIX).lower().split("__"))
+            _put(tree, path, value, where=name)
+            variables[".".join(path)] = name
     for item in sets:
-        path, equals, value = item.partition("=")
+        named, equals, value = item.partition("=")
         if not equals:
             # Not the text itself, which may hold a secret.
             raise ConfigError("--set", "one has no '='", "write it as --set path.to.setting=value")
-        _put(tree, path_of(path.strip().split(".")), value, where=f"--set {path}")
+        _put(tree, path := path_of(named.strip().split(".")), value, where=f"--set {named}")
+        variables.pop(".".join(path), None)
     try:
         return Config.model_validate(_over(base or {}, tree))
     except ValidationError as error:
-        raise explain(error) from None
+        raise explain(error, variables) from None
 
 
 def sources(file: Path | None, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> tuple[str, ...]:

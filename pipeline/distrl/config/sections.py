@@ -113,7 +113,8 @@ class StoreSettings(Section):
     url: str = Field(
         "file://out/objects",
         pattern=r"^(s3://[^/@]+/[a-z0-9.-]{3,63}|s3s://[^/@]+/[a-z0-9.-]{3,63}|file://.+)$",
-        description="s3://HOST:PORT/BUCKET (http), s3s://HOST/BUCKET (https) or file://DIRECTORY",
+        description="s3://HOST:PORT/BUCKET (http), s3s://HOST/BUCKET (https) or file://DIRECTORY; "
+        "a BUCKET is 3 to 63 of a-z, 0-9, . and -",
     )
     access_key: str | None = Field(
         None,

@@ -58,9 +58,11 @@ class VlmJudge:
     Missing answers are not cached: the question is asked again next time.
     """
 
-    def __init__(self, endpoint: Endpoint, model: str, kept: Kept, folder: str) -> None:
-        """folder: where `kept` has the verdicts."""
+    def __init__(self, endpoint: Endpoint, model: str, kept: Kept, folder: str, pauses_s: float = 0.0) -> None:
+        """folder: where `kept` has the verdicts. pauses_s: as of Endpoint.ask; none where somebody waits for an answer
+        by its deadline."""
         self._endpoint, self._model, self._cache, self._folder = endpoint, model, kept, folder
+        self._pauses_s = pauses_s
 
     @property
     def source(self) -> str:
@@ -79,10 +81,14 @@ class VlmJudge:
         wrong credentials.
         """
         try:
-            return self._answered(OUTCOME, request(question, self._model))
+            return self.ask(question)
         except NoAnswerError as error:
             log.warning("no verdict: %s", error)
             return Verdict(Outcome.UNKNOWN, f"no answer: {error}")
+
+    def ask(self, question: Question) -> Verdict:
+        """As `judge`; raises NoAnswerError if there is no answer in time."""
+        return self._answered(OUTCOME, request(question, self._model))
 
     def valid(self, question: ActionQuestion, within_s: float = math.inf) -> Validity:
         """Whether an action can be done on its screen. within_s: the deadline, if less than judge.timeout_s.
@@ -97,7 +103,7 @@ class VlmJudge:
         known = self._known(form, key)
         if known is not None:
             return known
-        message = self._endpoint.ask(body, within_s)
+        message = self._endpoint.ask(body, within_s, self._pauses_s)
         verdict = form.read(message)
         if message.is_whole:
             self._put_cached(key, form.to_json(verdict))

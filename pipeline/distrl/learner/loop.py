@@ -42,7 +42,6 @@ from distrl.learner.skip import naming_records
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.traces import UpdateTraces
 from distrl.retry import StoppedError, retry
-from distrl.runs.settings import learning_fingerprint
 from distrl.store.objects import CorruptObjectError, MissingObjectError, ObjectStore
 from distrl.telemetry.logs import about
 from distrl.telemetry.monitor import Reporter
@@ -165,7 +164,7 @@ class Loop:
         line = Update(
             self._state.u,
             self._state.watermarks,
-            learning_fingerprint(self._config),
+            self._state.fingerprint,
             SYSTEM_CLOCK.now_ms(),
             log_id=self._log.id,
             version=self._publisher.highest,
@@ -195,11 +194,11 @@ class Loop:
                 continue
             if len(self._pending_log.pending) < WINDOWS_AHEAD * self._config.learner.trajectories_per_update:
                 self._intake.read(0.0)  # what is there: its screenshots come while this update is folded
-            fingerprint, skipped = learning_fingerprint(self._config), self._skipped.due(watermarks)
+            skipped = self._skipped.due(watermarks)
             update = Update(
                 self._state.u,
                 watermarks,
-                fingerprint,
+                self._state.fingerprint,
                 SYSTEM_CLOCK.now_ms(),
                 skipped,
                 self._pending_log.window_sha256(watermarks),
@@ -265,7 +264,6 @@ class Loop:
         self._settle()
         log = self._pending_log
         made = snapshot(
-            self._config,
             self._state,
             log.folded_ids,
             self._chain,

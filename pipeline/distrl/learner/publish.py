@@ -12,7 +12,6 @@ from distrl.broker.journal import History, in_force
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.learner.state import LearnerState
-from distrl.runs.settings import learning_fingerprint
 from distrl.store.adapters import put_adapter
 from distrl.store.folders import RUNS
 from distrl.store.objects import ObjectStore
@@ -96,7 +95,7 @@ class Publisher:
             return
         if any(later > update for later in self._of_update):
             return  # its record is lost, a later one is not: publishing now would make older weights the newest version
-        self._publish_after(update, weights, state.policy.base_sha256)
+        self._publish_after(update, weights, state)
 
     def settle(self, state: LearnerState) -> None:
         """After redoing: where versions are void or lost, publish the state's weights as the newest version.
@@ -109,10 +108,10 @@ class Publisher:
         lost = all(update < due - 1 for update in self._of_update)
         lost = lost or self._published < max(self._given, self._reservation()["version"])
         if self._unnamed or lost:
-            self._publish_after(state.u - 1, state.policy.adapter(), state.policy.base_sha256)
+            self._publish_after(state.u - 1, state.policy.adapter(), state)
 
-    def _publish_after(self, update: int, weights: bytes, base_sha256: str) -> None:
-        self._publish(version := self._version(update, weights, base_sha256))
+    def _publish_after(self, update: int, weights: bytes, state: LearnerState) -> None:
+        self._publish(version := self._version(update, weights, state))
         self._unnamed = []
         self.versions.append(version)
         self._remember(version)
@@ -122,7 +121,7 @@ class Publisher:
             numbers = ", ".join(map(str, version.supersedes))
             LOG.warning("version %d supersedes %s, whose updates are void", version.version, numbers)
 
-    def _version(self, update: int, weights: bytes, base_sha256: str) -> Version:
+    def _version(self, update: int, weights: bytes, state: LearnerState) -> Version:
         """The record of these weights; a retry gets the same one, as the first attempt may be in the log."""
         if self._made is not None and self._made.update == update and self._made.version > self._published:
             return self._made
@@ -132,9 +131,9 @@ class Publisher:
             version=number,
             parent=None if self.newest is None else self.newest.version,
             update=update,
-            base_model_sha256=base_sha256,
+            base_model_sha256=state.policy.base_sha256,
             adapter=adapter,
-            config_fingerprint=learning_fingerprint(self._config),
+            config_fingerprint=state.fingerprint,
             published_at=self._now_ms(),
             supersedes=tuple(self._unnamed),
         )

@@ -215,7 +215,6 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(
-    config: Config,
     state: LearnerState,
     seen: IdSet,
     history: str = "",
@@ -229,7 +228,7 @@ def snapshot(
     log_id: the ids of the folded topics, as in the journal. named: the versions that the trajectories read name.
     """
     meta = state.meta() | {
-        "config_fingerprint": learning_fingerprint(config),
+        "config_fingerprint": state.fingerprint,
         "seen": seen.to_json(),
         "digests": state.digests(),
         "history": history,
@@ -330,10 +329,12 @@ def unfolded(entries: Sequence[Update], state: LearnerState, config: Config) -> 
 
 def refuse_other_journal(entries: Sequence[Update], config: Config) -> None:
     """Raises ConfigError where the journal was written with other settings, BrokerError where it has a gap."""
+    here = learning_fingerprint(config)
     for index, update in enumerate(entries):
         if update.u != index:
             raise _foreign_journal(config, f"its update {update.u} stands at place {index}")
-        refuse_other_settings(update.config_fingerprint, config, f"update {update.u} in the journal")
+        if update.config_fingerprint != here:
+            refuse_other_settings(update.config_fingerprint, config, f"update {update.u} in the journal")
 
 
 def refuse_other_device(entries: Iterable[Update], here: str, config: Config) -> None:

@@ -79,26 +79,27 @@ def _run_once(
     """Recover, redo and work until `stop`. Returns True where the log is no longer what was read: recover then, unless
     it is to stop."""
     reporter.monitor.waits_for("its recovery")
-    history = journal_writer.history()
-    log = log_of(config, history)
-    recovered = recover(config, store, history=history, log=log)
-    redone = unfolded(history.updates, recovered.state, config)
-    keep_features(recovered.state, config)
-    leader.begin(recovered.state)
-    with ExitStack() as open_readers:
-        learner = Loop(
-            config, store, journal_writer, producer, reporter, leader, recovered, history, log, stop, on_update, tracer
-        )
-        try:
+    try:
+        history = journal_writer.history()
+        log = log_of(config, history)
+        recovered = recover(config, store, history=history, log=log)
+        redone = unfolded(history.updates, recovered.state, config)
+        keep_features(recovered.state, config)
+        leader.begin(recovered.state)
+        with ExitStack() as open_readers:
+            learner = Loop(
+                config, store, journal_writer, producer, reporter, leader, recovered, history, log, stop, on_update,
+                tracer,
+            )  # fmt: skip
             learner.follow(open_readers)
             if not learner.redo(redone) and not stop.is_set():
                 return True
             reporter.monitor.ready()
             learner.work()
-        except CutError as error:
-            LOG.warning("the broker has lost records (%s): what is left is read again", error.what)
-            return True
-        except OtherLinesError as error:
-            LOG.warning("what is journalled is read again: %s", error)
-            return True
+    except CutError as error:
+        LOG.warning("the broker has lost records (%s): what is left is read again", error.what)
+        return True
+    except OtherLinesError as error:
+        LOG.warning("what is journalled is read again: %s", error)
+        return True
     return False

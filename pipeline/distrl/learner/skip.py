@@ -125,7 +125,8 @@ def _where(record: Skipped) -> tuple[str, int, int]:
     return record.topic, record.partition, record.offset
 
 
-def _record_at(config: Config, place: str) -> RawRecord:
+def refuse_other_form(place: str) -> re.Match[str]:
+    """What the place of a record is made of. Raises ConfigError."""
     found = PLACE.fullmatch(place)
     if found is None:
         raise ConfigError(
@@ -133,6 +134,11 @@ def _record_at(config: Config, place: str) -> RawRecord:
             "is not TOPIC/PARTITION/OFFSET of a demonstration or trajectory",
             "write it like trajectories/0/17, as in the learner's log where it waits for an object",
         )
+    return found
+
+
+def _record_at(config: Config, place: str) -> RawRecord:
+    found = refuse_other_form(place)
     name, partition, offset = found[1], int(found[2]), int(found[3])
     kept = retained(config, name)
     first, end = kept.get(partition, (0, 0))

@@ -28,6 +28,7 @@ from distrl.policy.features import Features
 from distrl.policy.protocol import Policy
 from distrl.policy.registry import policy_of
 from distrl.replay.circular import CircularBuffer, Entry
+from distrl.runs.settings import learning_fingerprint
 from distrl.seeds import seed_of
 from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Trajectory, Watermark
 
@@ -57,6 +58,9 @@ class LearnerState:
         self.context = Context(config, policy, features, Compute(config, policy.save_memory))
         self.algorithm: Algorithm = algorithm_of(self.context)
         self.warmup: Algorithm | None = warmup(self.context) if cloning_updates(config) else None
+        self.fingerprint = learning_fingerprint(config, policy.base_sha256)
+        """Of the settings and of the base model that is loaded, whatever becomes of its files meanwhile: what is
+        computed is recorded under this."""
         self.u = 0
         """Number of the next update: how many are folded."""
         self.watermarks: tuple[Watermark, ...] = ()

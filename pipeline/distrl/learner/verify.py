@@ -44,7 +44,9 @@ READ_S = 1.0
 """Longest wait for the next batch before the end of the log; a batch ends the wait."""
 
 
-def verify(config: Config, *, from_start: bool = False, ranks: Ranks = ALONE) -> tuple[LearnerState, list[int]]:
+def verify(
+    config: Config, *, from_start: bool = False, ranks: Ranks = ALONE, stop: threading.Event | None = None
+) -> tuple[LearnerState, list[int]]:
     """`replay`, comparing each version met on the way bit for bit. Returns the state and the versions' numbers.
 
     The versions are those of the checkpoint's update and of every update folded after it. Raises BrokerError where one
@@ -60,7 +62,7 @@ def verify(config: Config, *, from_start: bool = False, ranks: Ranks = ALONE) ->
             refuse_other_weights(version, state.policy.adapter())
             same.append(version.version)
 
-    return replay(config, from_start=from_start, on_state=compare, ranks=ranks), same
+    return replay(config, from_start=from_start, on_state=compare, ranks=ranks, stop=stop), same
 
 
 def compare_records(config: Config, history: History) -> list[int]:
@@ -96,10 +98,12 @@ def replay(
     from_start: bool = False,
     on_state: Callable[[LearnerState], None] = lambda state: None,
     ranks: Ranks = ALONE,
+    stop: threading.Event | None = None,
 ) -> LearnerState:
     """The state after every journalled update, from the newest checkpoint on, or from the first update.
 
-    on_state: called with the first state, and after each update. ranks: as of `run_learner`. Raises what it and
+    on_state: called with the first state, and after each update. ranks: as of `run_learner`. stop: looked at before
+    each update; once it is set, the state is that of the updates before. Raises what it and
     recovery raise, and BrokerError where the log does not hold what the journal names.
     """
     store = open_store(config.store)
@@ -110,10 +114,13 @@ def replay(
     updates = unfolded(history.updates, state, config)
     LOG.info("folding %d updates after the first %d", len(updates), state.u)
     pending_log = pending_log_at(config, state.watermarks, begun.seen)
-    with closing(Leader(config, ranks, store.get, threading.Event())) as leader:
+    stop = stop or threading.Event()
+    with closing(Leader(config, ranks, store.get, stop)) as leader:
         leader.begin(state)
         on_state(state)
         for update, window in windows(config, updates, pending_log, state.watermarks, history.skipped):
+            if stop.is_set():
+                break
             leader.fold(window, update)
             on_state(state)
             leader.forget(pending_log.pending)

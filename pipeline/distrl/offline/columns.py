@@ -31,6 +31,9 @@ Read = Callable[[Any], Any]
 TIME: Final = pa.timestamp("ms", tz="UTC")
 """Type of integers named `at` or `…_at`, in the row of a step."""
 
+CALENDAR: Final = range(-62_135_596_800_000, 253_402_300_800_000)
+"""Milliseconds of the years 1 to 9999."""
+
 PLACE: Final = {
     "topic": pa.string(),
     "partition": pa.int32(),
@@ -140,7 +143,8 @@ def _flat(kind: Any, prefix: str, read: Read) -> Iterator[Column]:
         elif typing.get_origin(inner) is tuple and dataclasses.is_dataclass(typing.get_args(inner)[0]):
             yield Column(name, _type(inner), _structs(value))
         elif name not in LEFT_OUT:
-            yield Column(name, TIME if inner is int and f"_{name}".endswith("_at") else _type(inner), value)
+            is_time = inner is int and f"_{name}".endswith("_at")
+            yield Column(name, TIME, _dated(value)) if is_time else Column(name, _type(inner), value)
 
 
 def _then(read: Read, name: str) -> Read:
@@ -149,6 +153,11 @@ def _then(read: Read, name: str) -> Read:
     if name in ZERO_IS_NULL:
         return lambda record: field(read(record)) or None
     return lambda record: None if (found := read(record)) is None else field(found)
+
+
+def _dated(read: Read) -> Read:
+    """None for a time that no calendar has: a record may say anything, and Python could not read the row."""
+    return lambda record: found if (found := read(record)) is not None and found in CALENDAR else None
 
 
 def _counted(read: Read) -> Read:

@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from distrl.broker.topics import TOPICS
+from distrl.errors import ConfigError
 from distrl.offline.columns import Row, rows_of, schema_of
 from distrl.offline.episode_folder import EpisodeFolder
 from distrl.offline.new_folder import FolderFormat
@@ -34,6 +35,7 @@ from distrl.types import Evaluation, ObjectRef, Split, Trajectory
 FORMAT: Final = FolderFormat(
     "distrl-dataset/1", re.compile(rf"README\.md|data/({'|'.join(split.value for split in Split)})\.parquet")
 )
+GLOB: Final = re.compile(r"[*?\[\]]|::")
 IMAGE: Final = "image"
 READER: Final = "datasets>=4.0"
 """What opens it: earlier versions do not know the feature type `List`."""
@@ -47,6 +49,12 @@ class DatasetFolder(EpisodeFolder):
     form = FORMAT
 
     def __init__(self, topic_range: TopicRange, folder: Path, fetch: Fetch, force: bool = False) -> None:
+        if found := GLOB.search(str(folder.resolve())):
+            raise ConfigError(
+                str(folder),
+                f"has {found[0]!r} in its whole path, which `datasets` takes for a pattern or a protocol",
+                "name a folder without it",
+            )
         super().__init__(topic_range, folder, fetch, force)
         self._schema = dataset_schema(schema_of(TOPICS[topic_range.topic].record))
         self._files: dict[Split, _Rows] = {}
@@ -63,12 +71,12 @@ class DatasetFolder(EpisodeFolder):
     def _finish(self) -> dict[str, Any]:
         for each in self._files.values():
             each.close()
-        (self._folder.partial / "README.md").write_text(self._card(), encoding="utf-8")
+        files = {
+            f"data/{each.path.name}": {"rows": each.rows, "sha256": _sha256(each.path)} for each in self._files.values()
+        }
+        (self._folder.partial / "README.md").write_text(self._card(files), encoding="utf-8")
         return {
-            "files": {
-                f"data/{each.path.name}": {"rows": each.rows, "sha256": _sha256(each.path)}
-                for each in self._files.values()
-            },
+            "files": files,
             "written_by": {name: installed(name) for name in ("distrl", "pyarrow")},
         }
 
@@ -88,16 +96,19 @@ class DatasetFolder(EpisodeFolder):
         png = self._screens.png(ref)
         return None if png is None else {"bytes": png, "path": f"{ref.sha256}.png"}
 
-    def _card(self) -> str:
+    def _card(self, files: Mapping[str, Any]) -> str:
         splits = "".join(
             f"  - split: {split.value}\n    path: data/{split.value}.parquet\n"
             for split in Split
             if split in self._files
         )
         rows = sum(each.rows for each in self._files.values())
-        files = f"configs:\n- config_name: default\n  data_files:\n{splits}" if splits else ""
+        # `datasets` knows what it has read before by the folder's name and this: without a word of the content, another
+        # folder of that name would be read as the first one.
+        content = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+        named = f"configs:\n- config_name: default\n  description: sha256 {content}\n  data_files:\n{splits}"
         return (
-            f"---\n{files}tags:\n- gui-agent\n- reinforcement-learning\n---\n\n"
+            f"---\n{named if splits else ''}tags:\n- gui-agent\n- reinforcement-learning\n---\n\n"
             f"# Steps of {self._range.name}\n\n"
             f"{rows} steps of a phone agent, recorded by DistRL on Kafka: a row each, with the screen that was seen "
             "(`image`), the action, its log-probability under the policy that chose it, and what of the attempt it "

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from distrl.chat.endpoint import QuestionRefusedError
-from distrl.errors import StoreError
+from distrl.chat.endpoint import NoAnswerError, QuestionRefusedError
+from distrl.errors import ChatError, StoreError
 from distrl.judge.question import Question, Verdict
 from distrl.rollout.episode import GROUND_TRUTH
 from distrl.types import LoggedTrajectory, ObjectRef, Outcome
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 AT_ONCE = 8
 """Concurrent questions."""
 REFUSED = 2 * AT_ONCE
-"""So many refused questions, and none with a verdict, are the fault of all questions."""
+"""So many questions that are refused or have no answer in time, and none with a verdict, are the fault of all."""
 
 Ask = Callable[[Question], Verdict]
 
@@ -47,23 +47,29 @@ def judged(
     """Judge each trajectory, in the order given. done: called after each, in any thread; None where it was not judged.
 
     One without a last screenshot is UNKNOWN, and nothing is asked about it. A question that the endpoint refuses by
-    itself, as for its content or length, is UNKNOWN. Raises ChatError where it has refused REFUSED of them, or all that
-    there are, and answered none; the others are not asked then.
+    itself, as for its content or length, is UNKNOWN, and so is one without an answer in time. Raises ChatError where
+    that came of REFUSED of them, or of all that there are, and none was answered; the others are not asked then.
     """
     given_up, answered = threading.Event(), threading.Event()
-    refused: list[QuestionRefusedError] = []
+    failed: list[ChatError] = []
 
     def asked(question: Question) -> Verdict:
         try:
             verdict = ask(question)
         except QuestionRefusedError as error:
-            refused.append(error)
-            if len(refused) >= REFUSED and not answered.is_set():
-                raise
-            log.warning("no verdict: %s", error)
-            return Verdict(Outcome.UNKNOWN, "the endpoint refuses this question")
+            return failing(error, "the endpoint refuses this question")
+        except NoAnswerError as error:
+            hint = "see to the endpoint, or raise judge.timeout_s, and judge again"
+            return failing(ChatError("judge.endpoint", f"no answer: {error}", hint), f"no answer: {error}")
         answered.set()
         return verdict
+
+    def failing(error: ChatError, why: str) -> Verdict:
+        failed.append(error)
+        if len(failed) >= REFUSED and not answered.is_set():
+            raise error
+        log.warning("no verdict: %s", error)
+        return Verdict(Outcome.UNKNOWN, why)
 
     def one(logged: LoggedTrajectory) -> Judged | None:
         if given_up.is_set():
@@ -80,8 +86,8 @@ def judged(
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
         judgements = [found for found in threads.map(one, trajectories) if found is not None]
-    if refused and not answered.is_set():
-        raise refused[0]
+    if failed and not answered.is_set():
+        raise failed[0]
     return judgements
 
 

@@ -18,7 +18,10 @@ LOG = logging.getLogger("distrl.policy.files")
 LARGE: Final = 1 << 30
 """Bytes of a base model whose reading is announced: a start says nothing else until it is read."""
 CONFIG: Final = "config.json"
-HINT: Final = "name a whole base model in policy.base_model, or unset it to use the shipped one"
+HINT: Final = (
+    "name the directory of a whole base model, or ORGANISATION/MODEL@REVISION of a hub; with policy.base_model unset "
+    "it is the shipped one"
+)
 
 
 def read(file: Path) -> bytes:

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from distrl.appagent import prompt, tags
 from distrl.appagent.agent import Agent, AgentEpisode, Dump, unanswered
 from distrl.appagent.notes import Notes, load
-from distrl.chat.endpoint import Endpoint, NoAnswerError
+from distrl.chat.endpoint import LONGEST_PAUSES_S, Endpoint, NoAnswerError
 from distrl.config import Config
 from distrl.policy.actions import to_text
 from distrl.rollout.episode import Decision, Observation, Phone
@@ -54,7 +54,7 @@ def ready_endpoint(config: Config, pictures: int) -> Endpoint:
     """
     endpoint = Endpoint(config.appagent, "appagent")
     try:
-        endpoint.ask(prompt.trial(config.appagent.model, *[tags.blank()] * pictures))
+        endpoint.ask(prompt.trial(config.appagent.model, *[tags.blank()] * pictures), pauses_s=LONGEST_PAUSES_S)
     except NoAnswerError as error:
         raise unanswered(error) from None
     return endpoint

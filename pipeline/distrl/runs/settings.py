@@ -50,20 +50,22 @@ class Difference:
         return f"{self.path} is {_shown(self.here)} here and {_shown(self.run)} there"
 
 
-def learning_settings(config: Config) -> dict[str, Any]:
+def learning_settings(config: Config, base: str | None = None) -> dict[str, Any]:
     """The settings that the fold reads, by section and name, JSON-able, with the sha256 of the base model.
 
-    policy.base_model_sha256 identifies the base model; its path (policy.base_model) is shown to people only.
-    Raises PolicyError where the base model cannot be read.
+    base: that sha256, of a model that is loaded; None: of its files as they are now. policy.base_model_sha256
+    identifies the base model; its path (policy.base_model) is shown to people only. Raises PolicyError where the base
+    model cannot be read.
     """
     found = config.learning_settings()
-    found["policy"] |= {"base_model_sha256": base_sha256(config.policy), "adapters": ADAPTERS}
+    found["policy"] |= {"base_model_sha256": base or base_sha256(config.policy), "adapters": ADAPTERS}
     return found
 
 
-def learning_fingerprint(config: Config) -> str:
-    """sha256 (hex) of the learning settings: with equal ones, equal logs give equal weights. Raises PolicyError."""
-    found = learning_settings(config)
+def learning_fingerprint(config: Config, base: str | None = None) -> str:
+    """sha256 (hex) of the learning settings: with equal ones, equal logs give equal weights. base: as in
+    `learning_settings`. Raises PolicyError."""
+    found = learning_settings(config, base)
     del found["policy"]["base_model"]  # a path: the same model may have moved; its sha256 is in
     for path, before in before_values(config).items():
         names = path.split(".")

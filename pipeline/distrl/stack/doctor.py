@@ -197,7 +197,9 @@ def _phones(config: Config, rows: dict[str, PartStatus]) -> Finding:
         started = config.devices.emulators.count
         return Finding("phones", True, f"{started} emulators, which workers start" if started else LATER)
     detail = f"{known - len(silent)} of {known} answer" + (f"; no answer: {', '.join(silent[:5])}" if silent else "")
-    hint = "run `distrl down` and `distrl up`; or check the phone's network; for one on USB see adb.usb"
+    hint = (
+        "check the phone's network, or adb.usb for one on USB; for those of `distrl up` run `distrl down` and it again"
+    )
     return Finding("phones", not silent, detail, hint)
 
 

@@ -42,6 +42,8 @@ class PartStatus:
     where: str
     pid: int | None
     """None if it is not a process of ours."""
+    configured: bool = False
+    """Whether the settings name it, so that it is not ours to start."""
 
 
 class LocalStack:
@@ -138,7 +140,7 @@ class LocalStack:
             part = parts.get(name)
             if name in outside:
                 asked = name != phones.NAME or any(map(is_address, self._config.devices.named))
-                rows.append(PartStatus(name, _reachable(outside[name]) if asked else None, outside[name], None))
+                rows.append(PartStatus(name, _reachable(outside[name]) if asked else None, outside[name], None, True))
             elif part is not None:
                 rows.append(PartStatus(name, True, part.where, part.child.pid if part.child else None))
             else:

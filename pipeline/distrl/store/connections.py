@@ -30,11 +30,17 @@ def _dialed(connection: HTTPConnection, host: str) -> socket.socket:
 
 
 class _Http(HTTPConnection):
+    def __repr__(self) -> str:  # urllib3's errors begin with it
+        return f"{self.host}:{self.port}"
+
     def _new_conn(self) -> socket.socket:
         return _dialed(self, self._dns_host)
 
 
 class _Https(HTTPSConnection):
+    def __repr__(self) -> str:
+        return f"{self.host}:{self.port}"
+
     def _new_conn(self) -> socket.socket:
         return _dialed(self, self._dns_host)
 

@@ -12,6 +12,7 @@ from distrl.offline.ablation.arms import (
     allowed,
     changed,
     plan,
+    refuse_elsewhere,
     resolve,
     split,
 )
@@ -206,3 +207,19 @@ def test_a_label_has_the_last_part_of_a_path_where_that_is_enough() -> None:
     assert arm.label == "w1=0.1,algorithm.lr=0.5,seed=3"
     for part in arm.label.split(","):
         assert resolve(part.partition("=")[0], "here", RUN) in arm.paths
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "why"),
+    [
+        ("sets", "kafka.bootstrap=h:9092", "kafka cannot be ablated"),
+        ("arms", "algorithm.gamma=0.5,feeder.max_lag=2", "feeder cannot be ablated"),
+        ("grids", "worker.temperature=0,1", "worker cannot be ablated"),
+        ("sweeps", "nope", "no sweep of that name"),
+    ],
+)
+def test_what_is_no_arm_of_any_run_is_refused_before_a_server_is_asked(kind: str, given: str, why: str) -> None:
+    asked = {"sets": ["retrace=false"], "arms": ["algorithm.gamma=0.5"], "grids": [], "sweeps": ["dper-weights-axes"]}
+    refuse_elsewhere(**asked)
+    with pytest.raises(ConfigError, match=why):
+        refuse_elsewhere(**{**asked, kind: [given]})

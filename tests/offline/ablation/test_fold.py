@@ -316,7 +316,7 @@ def test_the_comparison_with_the_run_sees_one_bit(
     identity.compare(state, {})
     identity.compare_checkpoint(state, store, settings.run)
     assert identity.holds is None
-    save_checkpoint(store, settings.run, *snapshot(settings, state, IdSet()))
+    save_checkpoint(store, settings.run, *snapshot(state, IdSet()))
     identity.compare_checkpoint(state, store, settings.run)
     identity.compare(state, {UPDATES - 1: hashlib.sha256(state.policy.adapter()).hexdigest()})
     assert identity.holds

@@ -129,6 +129,24 @@ def plan(
     return Plan(tuple(found), same)
 
 
+def refuse_elsewhere(sets: Iterable[str], arms: Iterable[str], grids: Iterable[str], sweeps: Iterable[str]) -> None:
+    """Raises ConfigError for what no run's settings make an arm, before a server is asked: a path of another section,
+    such as that of the broker, and a sweep that there is not."""
+    asked = [(f"--set {item}", item) for item in sets]
+    asked += [(f"--arm {item}", part) for item in arms for part in split(item)]
+    asked += [(f"--grid {item}", item) for item in grids]
+    for where, item in asked:
+        section, dot, _ = item.partition("=")[0].strip().partition(".")
+        if dot and section not in settings.LEARNING:
+            raise ConfigError(
+                where,
+                f"{section} cannot be ablated: an arm changes {', '.join(settings.LEARNING)}",
+                "give what is no arm in --config FILE or as a variable, such as DISTRL_KAFKA__BOOTSTRAP",
+            )
+    for name in sweeps:
+        _sweep(name)
+
+
 def changed(config: Config, sets: Sets) -> Config:
     """`config` with `sets`. Raises ConfigError for an impossible value, naming what is allowed."""
     base = {name: getattr(config, name).model_dump(mode="json") for name in settings.LEARNING}

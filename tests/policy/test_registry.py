@@ -133,3 +133,14 @@ def test_a_policy_of_before_something_was_asked_is_refused_with_what_it_lacks(
     with pytest.raises(PolicyError, match=lacks) as refused:
         policy_of(bytes_base)
     assert "distrl.policy.protocol" in refused.value.hint
+
+
+def test_a_policy_that_calls_its_base_model_otherwise_than_its_family_is_refused(
+    bytes_base: PolicySettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it records would be refused at the next start, which asks the family."""
+    monkeypatch.setattr(
+        type(policy_of(bytes_base)), "base_sha256", property(lambda self: "f" * 64, lambda *_: None), raising=False
+    )
+    with pytest.raises(PolicyError, match="by its family, and ffffffffffff by the policy"):
+        policy_of(bytes_base)

@@ -67,7 +67,8 @@ def policy_of(policy: settings.PolicySettings, seed: int = 0, device: torch.devi
     device: where it computes; None is the CPU.
     """
     directory = _directory(policy)
-    found = _able_family(directory, policy).policy(directory, policy, seed)
+    family = _able_family(directory, policy)
+    found = family.policy(directory, policy, seed)
     for name, (lacks, fix) in ASKED_LATER.items():
         if not hasattr(found, name):  # another package's, of before that was asked
             raise PolicyError(
@@ -75,6 +76,12 @@ def policy_of(policy: settings.PolicySettings, seed: int = 0, device: torch.devi
                 f"{lacks} (Policy.{name})",
                 f"{fix}: distrl.policy.protocol",
             )
+    if (identity := family.identity(directory)) != found.base_sha256:
+        raise PolicyError(
+            str(directory),
+            f"is {identity[:12]} by its family, and {found.base_sha256[:12]} by the policy that was loaded from it",
+            "start this again where it was being written; of another package, both have to be one: Policy.base_sha256",
+        )
     if device is not None:
         from distrl.accelerator import placing
 

@@ -60,6 +60,18 @@ def test_a_learner_that_was_away_ends_where_another_has_taken_over_that_has_jour
     assert updates_of(config, 2) == [update(0), theirs]
 
 
+def test_who_deletes_without_a_record_asks_first_whether_another_has_taken_over(config: Config, proxy: Proxy) -> None:
+    with JournalWriter(behind(proxy, config, connect_timeout_s=3.0)) as older:
+        older.refuse_replaced()
+        with JournalWriter(config) as successor:
+            with pytest.raises(ReplacedError, match=REPLACED):
+                older.refuse_replaced()
+            successor.refuse_replaced()
+        proxy.cut()
+        with pytest.raises(UnwrittenError):
+            older.refuse_replaced()
+
+
 def test_one_that_takes_over_while_the_older_opens_again_stays(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """The older looks for a successor and finds none; the successor opens; the older opens, which fences it."""
     with JournalWriter(config) as older, ExitStack() as stack:

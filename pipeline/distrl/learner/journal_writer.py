@@ -105,6 +105,16 @@ class JournalWriter:
 
         self._write(lambda: self._journal.publish_version(version), is_written)
 
+    def refuse_replaced(self) -> None:
+        """Raises ReplacedError where another learner has taken over, and UnwrittenError where no broker says whether:
+        for what a learner does without a record that would be refused."""
+        try:
+            claims.refuse_replaced(self.claim, self._config, ROLE)
+        except ReplacedError:
+            raise
+        except BrokerError as error:
+            raise UnwrittenError(error.where, error.what, error.hint) from error
+
     def _write(self, write: Callable[[], object], is_written: Callable[[], bool]) -> None:
         reopened = self._in_doubt
         try:

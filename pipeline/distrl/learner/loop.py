@@ -177,7 +177,9 @@ class Loop:
 
     def _delete_refused(self) -> None:
         self._settle()
-        self._saver.delete_refused()
+        if self._saver.has_refused:
+            self._journal_writer.refuse_replaced()  # a successor may have saved a sound one under the same number
+            self._saver.delete_refused()
 
     def work(self) -> None:
         """Update until stopped. Reads only while no update is due, so that a long backlog stays in the log."""

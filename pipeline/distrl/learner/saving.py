@@ -58,6 +58,11 @@ class CheckpointSaver:
         """Whether `settle` would return, or raise, at once."""
         return self._future is not None and self._future.done()
 
+    @property
+    def has_refused(self) -> bool:
+        """Whether `delete_refused` would delete anything."""
+        return bool(self._refused)
+
     def begin(self, made: Snapshot, versions: Sequence[Version], read: Mapping[int, int]) -> None:
         """Save `made`, a copy. The one before it must be settled or abandoned.
 

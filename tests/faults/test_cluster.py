@@ -36,6 +36,8 @@ STEPS = 10
 machine three brokers, their clients and other tests share the processors."""
 KAFKAS_OWN_S = 28.0
 """By Kafka's own request.timeout.ms it would take 30 s."""
+RUNS = 20
+"""Most that are made for one whose partitions lie as a test wants them: each has more than ten topics."""
 STANDS_STILL_S = 20.0
 """Longer than the cluster and every client of it need to turn to another broker."""
 
@@ -62,12 +64,13 @@ def config(whole: Cluster) -> Config:
 
 def led_by(cluster: Cluster, topic: str, controls: bool) -> tuple[Config, int]:
     """A new run whose topic of this name is led by the controller, or by one of the others, and that node."""
-    while True:
+    for _ in range(RUNS):
         config = settings_of(cluster)
         topic_admin.ensure(config)
         node = cluster.leader(topic_name(config.run, topic))
         if (node == cluster.controller()) == controls:
             return config, node
+    raise AssertionError(f"of {RUNS} runs none has {topic} led by {'the controller' if controls else 'another node'}")
 
 
 @pytest.fixture
@@ -109,7 +112,7 @@ def test_the_journal_goes_on_though_the_broker_that_was_to_end_its_transaction_s
 ) -> None:
     """The coordinator has taken a commit, and the partition's leader freezes at once: mostly before it has written
     the commit's marker. Until another leader has, the coordinator refuses the learner's next transaction."""
-    while True:  # until two nodes are concerned
+    for _ in range(RUNS):  # until two nodes are concerned
         config, leader = led_by(whole, "updates", controls)
         with JournalWriter(config) as journal:
             if whole.coordinator(f"distrl.{config.run}.{ROLE}") != leader:
@@ -120,6 +123,8 @@ def test_the_journal_goes_on_though_the_broker_that_was_to_end_its_transaction_s
                 finally:
                     whole.thaw(leader)
                 break
+    else:
+        raise AssertionError(f"of {RUNS} runs none has two nodes concerned")
     print(f"node {leader} stood still: {waited:.1f} s; before it {longest:.1f} s at most")
     assert [line.u for line in updates_of(config, 6)] == list(range(6))
     assert waited < min(PROMISED_S + STEPS * longest, KAFKAS_OWN_S)

@@ -25,8 +25,11 @@ TOPIC = "distrl.r.trajectories"
 VALIDATION_TASKS = 2
 
 
-def points(*, recorded: bool = False) -> RunPoints:
-    return RunPoints(TOPIC, lambda split: VALIDATION_TASKS if split is Split.VALIDATION else 1_000, recorded=recorded)
+def points(*, recorded: bool = False, first: int = 0) -> RunPoints:
+    def expected(split: Split) -> int:
+        return VALIDATION_TASKS if split is Split.VALIDATION else 1_000
+
+    return RunPoints(TOPIC, expected, recorded=recorded, first=first)
 
 
 def line(u: int, offset: int, void: str = "", version: int = 0) -> Update:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import factories
 import pytest
+from distrl.telemetry.view import SUCCESS_WINDOW
 from distrl.trackers.points import plain_name
 from distrl.trackers.progress import Progress
 from distrl.trackers.protocol import GROUPS, Axis, Point
@@ -22,6 +24,7 @@ from tests.trackers.runs import (
     beat,
     evaluated,
     line,
+    logged,
     points,
     take,
 )
@@ -61,6 +64,24 @@ def test_a_window_of_nothing_has_no_success_and_no_lag() -> None:
         "collection/without_outcome": 0.0,
         "update/newest_version": 0.0,
     }
+
+
+def test_of_a_log_whose_beginning_was_deleted_no_figure_is_other_than_it_was() -> None:
+    """A follower that begins late says less of the early updates, and nothing else."""
+    ends = (Outcome.SUCCESS, Outcome.FAILURE)
+    records = logged([factories.trajectory(f"t-{n}", outcome=ends[n % 3 == 0]) for n in range(4 * SUCCESS_WINDOW)])
+    lines = [line(u, (u + 1) * SUCCESS_WINDOW) for u in range(4)]
+    whole, late = points(), points(first=SUCCESS_WINDOW + 7)
+    take(whole, [*records, *lines])
+    take(late, [*records[SUCCESS_WINDOW + 7 :], *lines])
+    before, after = whole.ready(), late.ready()
+    assert [each.step for each in after] == [each.step for each in before] == [0, 1, 2, 3]
+    for one, other in zip(before, after, strict=True):
+        assert other.values.items() <= one.values.items()
+    assert [sorted(one.values.keys() - other.values.keys()) for one, other in zip(before, after, strict=True)][2:] == [
+        ["collection/trajectories"]
+    ] * 2
+    assert not any(name.startswith(("collection", "lag")) for each in after[:2] for name in each.values)
 
 
 def test_every_figure_is_in_a_group_of_its_axis() -> None:

@@ -107,14 +107,15 @@ def _batches(config: Config, stop: threading.Event, follow: bool) -> Iterator[Se
     """The points of the log, those that are ready at a time together."""
     splits = {Split.VALIDATION: config.evaluate.validation_episodes}
     recorded = has_topic(config, FIGURES)
-    points = RunPoints(
-        topic_name(config.run, TRAJECTORIES),
-        lambda split: splits.get(split, config.evaluate.episodes),
-        recorded=recorded,
-    )
     names = [name for name in _TAKE if recorded or name != FIGURES]
     with ExitStack() as opened:
         readers = {name: opened.enter_context(LogReader(config, name, follows=follow)) for name in names}
+        points = RunPoints(
+            topic_name(config.run, TRAJECTORIES),
+            lambda split: splits.get(split, config.evaluate.episodes),
+            recorded=recorded,
+            first=max(readers[TRAJECTORIES].next_offsets.values(), default=0),
+        )
         for batch in _past(readers):
             _feed(points, batch)
             yield points.ready()

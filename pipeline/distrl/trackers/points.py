@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,6 +27,11 @@ LONGEST_NAME: Final = 40
 """Characters of a suite's name in the name of a figure."""
 DIGEST: Final = 6
 """Those that tell it from another name that would be written alike: hexadecimal digits of its sha256."""
+
+OF_A_WINDOW: Final = (
+    "collection/window", "collection/without_outcome", "collection/steps", "collection/success", "lag/mean", "lag/max",
+)  # fmt: skip
+"""Figures of the trajectories that an update took in."""
 
 Key = tuple[int, Split]
 """Version and split: one evaluation, which may be of tasks of several suites."""
@@ -56,11 +61,14 @@ class _Score:
 class RunPoints:
     """Takes the records of a run, each topic in its order; `ready` gives the points that are whole."""
 
-    def __init__(self, topic: str, expected: Callable[[Split], int], *, recorded: bool = False) -> None:
+    def __init__(self, topic: str, expected: Callable[[Split], int], *, recorded: bool = False, first: int = 0) -> None:
         """topic: full name of the trajectories topic. expected: tasks of a whole evaluation on a split. recorded:
-        whether the run has the topic of figures.
+        whether the run has the topic of figures. first: offset of the first trajectory that the log still has: what
+        took in earlier ones has no figures of them, rather than others than it had when they were there.
         """
-        self._topic, self._expected = topic, expected
+        self._topic, self._expected, self._first = topic, expected, first
+        self._marked = 0
+        """Up to where the update before took in trajectories."""
         self._played: deque[_Played] = deque()
         """Those that no update has taken in."""
         self._read = 0
@@ -162,7 +170,7 @@ class RunPoints:
         return max((mark.offset for mark in update.watermarks if mark.topic == self._topic), default=0)
 
     def _of_update(self, update: Update) -> Point:
-        window = []
+        window, is_whole, self._marked = list[_Played](), self._marked >= self._first, self._mark(update)
         while self._played and self._played[0].offset < self._mark(update):
             window.append(self._played.popleft())
         self._total += len(window)
@@ -187,7 +195,18 @@ class RunPoints:
         if lags:
             values |= {"lag/mean": sum(lags) / len(lags), "lag/max": float(max(lags))}
         self._journalled_at = update.journalled_at
+        for name in self._not_known(is_whole):
+            values.pop(name, None)
         return Point(JOURNAL, Axis.UPDATE, update.u, update.journalled_at, values)
+
+    def _not_known(self, is_whole: bool) -> Iterator[str]:
+        """Figures that the log no longer has what they count of. is_whole: the log has the whole window."""
+        if self._first:
+            yield "collection/trajectories"
+        if self._first and len(self._recent) < SUCCESS_WINDOW:
+            yield "collection/success_recent"
+        if not is_whole:
+            yield from OF_A_WINDOW
 
 
 def plain_name(name: str) -> str:

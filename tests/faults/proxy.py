@@ -82,9 +82,9 @@ class Proxy:
         lost: set[int] = set()
         forgotten: set[int] = set()
         with self._lock:
-            if self._open:
+            if is_open := self._open:
                 self._sockets |= {client, server}
-        if not self._open:  # cut, while it was made
+        if not is_open:  # cut, while it was made
             client.close()
             server.close()
             return

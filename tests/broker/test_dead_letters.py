@@ -179,10 +179,10 @@ def test_a_topic_that_takes_no_letter_at_all_ends_the_role(topic: Topic) -> None
 
 
 def test_a_record_whose_letter_is_in_the_log_is_settled_without_another(topic: Topic) -> None:
-    letters = DeadLetters(config("kafka.dead_letter_limit=2"), topic, known=[known(16), known(17)])
-    letters.put(bad(16), BAD)
-    letters.put(bad(17), BAD)
-    assert (letters.settled(), topic.sent, letters.written) == ([at(16), at(17)], [], 0)
+    found = DeadLetters(config("kafka.dead_letter_limit=2"), topic, known=[known(16), known(17)])
+    found.put(bad(16), BAD)
+    found.put(bad(17), BAD)
+    assert (found.settled(), topic.sent, found.written) == ([at(16), at(17)], [], 0)
 
 
 def test_another_record_at_the_place_of_one_that_was_lost_gets_a_dead_letter_of_its_own(topic: Topic) -> None:
@@ -216,9 +216,9 @@ def test_over_the_limit_the_role_stops_and_says_what_where_and_what_to_do(topic:
 
 def test_a_restart_does_not_begin_to_count_anew(topic: Topic) -> None:
     """Else a supervisor that starts the role again and again would drain the topic by and by."""
-    letters = DeadLetters(config("kafka.dead_letter_limit=3"), topic, known=[known(0), known(1)])
+    found = DeadLetters(config("kafka.dead_letter_limit=3"), topic, known=[known(0), known(1)])
     with pytest.raises(BadRecordsError):
-        letters.put(bad(2), BAD)
+        found.put(bad(2), BAD)
     assert topic.sent == []
 
 

@@ -56,8 +56,8 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 
 {{/*
 The name of a Job of the release. Nobody may change the template of its pods once it is there, so another template has
-another name: by `helm template` and Argo CD every revision is the first. And so has another
-revision, as one that failed is to be tried again. Arguments: those of distrl.podTemplate.
+another name: by `helm template` and Argo CD every revision is the first. And so has another revision, as one that failed
+is to be tried again. Arguments: those of distrl.podTemplate.
 */}}
 {{- define "distrl.jobName" -}}
 {{ include "distrl.name" . }}-{{ printf "%d %s" (int .root.Release.Revision) (include "distrl.podTemplate" .) | sha256sum | trunc 6 }}

@@ -25,6 +25,9 @@ from distrl.errors import ChatError
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
+LONGEST_PAUSES_S: Final = 600.0
+"""Most seconds by which a command that nobody waits for lets the pauses that an endpoint asks for put off a question:
+one that is given up in such a pause would be followed by others that are."""
 SHOWN: Final = 200
 RETRIED: Final = frozenset({408, 409, 425, 429})
 OF_THE_QUESTION: Final = frozenset({400, 413, 422})
@@ -63,11 +66,6 @@ class _TryAgainError(Exception):
     def __init__(self, why: str, pause_s: float | None = None) -> None:
         super().__init__(why)
         self.pause_s = pause_s
-
-
-LONGEST_PAUSES_S: Final = 600.0
-"""Most seconds by which a command that nobody waits for lets the pauses that an endpoint asks for put off a question:
-one that is given up in such a pause would be followed by others that are."""
 
 
 class Endpoint:

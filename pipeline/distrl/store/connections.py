@@ -37,12 +37,8 @@ class _Http(HTTPConnection):
         return _dialed(self, self._dns_host)
 
 
-class _Https(HTTPSConnection):
-    def __repr__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    def _new_conn(self) -> socket.socket:
-        return _dialed(self, self._dns_host)
+class _Https(_Http, HTTPSConnection):
+    """Both of these, and TLS."""
 
 
 class _HttpPool(HTTPConnectionPool):

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Final
 
 from distrl.errors import ConfigError
+from distrl.listen import listen
 from distrl.supervised import SupervisedThread
 
 log = logging.getLogger(__name__)
@@ -124,9 +125,8 @@ def _encoded(answer: Answer, method: str) -> bytes:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, dualstack_ipv6=host == "::")
+        return listen(host, port)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(

@@ -174,12 +174,26 @@ def read_up_to(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:
 
 
 def version_scores(connection: sqlite3.Connection) -> list[Row]:
+    """`compared_scores`, each with `unfinished`: whether its evaluation goes on, as `curves.unfinished` knows."""
+    found = compared_scores(connection)
+    task_ids = defaultdict[int, list[str]](list)
+    for version, task_id in connection.execute(
+        "SELECT DISTINCT evaluated, task_id FROM episodes "
+        "WHERE topic = 'evaluations' AND split = ? AND suite = ? AND evaluated >= 0",
+        (found[0]["split"], found[0]["suite"]) if found else (None, None),
+    ):
+        task_ids[version].append(task_id)
+    going_on = unfinished(task_ids)
+    return [{**row, "unfinished": row["version"] in going_on} for row in found]
+
+
+def compared_scores(connection: sqlite3.Connection) -> list[Row]:
     """Success by evaluated policy, versions ascending, on one suite and split, as `evaluate.curves.evaluated` compares.
 
     The split is validation where a version was evaluated on it, else test; the suite is that of most evaluations of the
     lowest version. Prompted agents, which have no version, decide where no version was evaluated.
 
-    The first record of a task counts. unfinished: a version whose evaluation goes on, as `curves.unfinished` knows it.
+    The first record of a task counts.
     """
     compared = connection.execute(
         "SELECT split, suite FROM episodes WHERE topic = 'evaluations' "
@@ -187,17 +201,7 @@ def version_scores(connection: sqlite3.Connection) -> list[Row]:
         "ORDER BY evaluated < 0, split = 'validation' DESC, split = 'test' DESC, evaluated, count(*) DESC, suite "
         "LIMIT 1"
     ).fetchone()
-    if compared is None:
-        return []
-    task_ids = defaultdict[int, list[str]](list)
-    for version, task_id in connection.execute(
-        "SELECT DISTINCT evaluated, task_id FROM episodes "
-        "WHERE topic = 'evaluations' AND split = ? AND suite = ? AND evaluated >= 0",
-        tuple(compared),
-    ):
-        task_ids[version].append(task_id)
-    going_on = unfinished(task_ids)
-    return [{**row, "unfinished": row["version"] in going_on} for row in scores(connection, *compared)]
+    return scores(connection, *compared) if compared is not None else []
 
 
 def scores(connection: sqlite3.Connection, split: str, suite: str, version: int | None = None) -> list[Row]:

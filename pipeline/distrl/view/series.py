@@ -11,7 +11,7 @@ from distrl.view import figures
 from distrl.view.drawn import LEARNED
 from distrl.view.filters import Page
 from distrl.view.index import IN_FORCE
-from distrl.view.queries import Row, columns, parsed, rate, scores, version_scores
+from distrl.view.queries import Row, columns, compared_scores, parsed, rate, scores, version_scores
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ def _thinned(rows: list[T]) -> list[T]:
 def versions(connection: sqlite3.Connection, page: Page) -> Row:
     """One page of versions, newest first."""
     (total,) = connection.execute("SELECT count(*) FROM versions").fetchone()
-    scored = {each["version"]: each for each in version_scores(connection)}
+    scored = {each["version"]: each for each in compared_scores(connection)}
     found = connection.execute(
         f"SELECT {VERSION} FROM versions ORDER BY version DESC LIMIT ? OFFSET ?", (page.limit, page.offset)
     )
@@ -159,7 +159,7 @@ def version(connection: sqlite3.Connection, number: int) -> Row | None:
         [number],
     ).fetchall()
     return {
-        **_version(row, {each["version"]: each for each in version_scores(connection)}),
+        **_version(row, {each["version"]: each for each in compared_scores(connection)}),
         "parent_sha256": parent["sha256"] if parent else None,
         "learned_from": {
             topic: _learned(connection, topic, since := (parent[topic] or 0) if parent else 0, row[topic] or since)

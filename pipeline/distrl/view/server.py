@@ -9,6 +9,7 @@ from typing import Final
 import uvicorn
 
 from distrl.errors import ConfigError
+from distrl.listen import listen
 from distrl.supervised import SupervisedThread
 from distrl.view.app import NO_REPORTS, application
 from distrl.view.guard import Guard, is_loopback, own_hosts
@@ -76,8 +77,7 @@ class ViewServer:
 
 def _listening(host: str, port: int) -> socket.socket:
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, dualstack_ipv6=host == "::")
+        return listen(host, port)
     except (OSError, OverflowError) as error:
         raise ConfigError(
             "--port", f"port {port} of {host} cannot be listened on: {error}", "leave --port out to take a free one"

@@ -40,7 +40,7 @@ def learners(
 ) -> list[Arm]:  # fmt: skip
     """Arms on a suite. ways: name of an arm -> the settings in which it differs from A-RIDE as shipped."""
     costs = PAPER.with_tail(TAILS["plain"])
-    named = () if suite == HOME else sets_of(suite)
+    named = () if suite == HOME else sets_of(suite)  # said, the default would make cells on disk anew
     common = ("algorithm.minibatches=32", *named, *(("evaluate.episodes=96",) if preset == "quick" else ()))
     points = (POINTS if suite == HOME else POINTS_ELSEWHERE)[preset]
     return [Arm(name, PHONES, costs, (*common, *sets), suite, True, curve, points) for name, sets in ways.items()]

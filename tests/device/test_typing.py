@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 
 import pytest
-from distrl.device.errors import DeviceRefused, DeviceTimeout
+from distrl.device.errors import DeviceGone, DeviceRefused
 from distrl.device.keyboard import MAX_CHARACTERS, PIECE_CHARACTERS, SERVICE, UntypableError, broadcast_line
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
+from distrl.errors import DeviceError
 from distrl.types import Point
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,8 +19,9 @@ from simphone.keyboards import OWN
 from simphone.machine import FIELD_CHARACTERS, Event, Text
 from simphone.serve import SimulatedPhone
 from simphone.sh import parse
+from waiting import until
 
-from .conftest import StartPhones, given_time, hurried
+from .conftest import StartPhones
 
 CONTROLS = "".join(chr(code) for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) != "\n")
 AWKWARD = [
@@ -122,22 +125,28 @@ def test_a_phone_whose_owner_types_with_it_keeps_it(session: AdbSession, phone: 
 
 
 def test_a_keyboard_that_a_failing_phone_kept_is_put_back_before_the_next_episode(
-    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+    adb: AdbServer, session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*intent: object) -> None:
+        # Gone alone would do, but that its connections end a little later: silent, it executes nothing until then, not
+        # the putting back either. Silent alone, it would execute that as soon as it answers again.
         phone.faults.set(Fault.SILENT)
+        phone.faults.set(Fault.GONE)
 
-    def is_kept(seconds: float) -> None:
-        with hurried(session, seconds), pytest.raises(DeviceTimeout):
-            session.type_text("\u6f22")
-        phone.faults.clear()
-        assert phone.keyboards.selected == SERVICE
+    def is_put_back() -> bool:
+        with suppress(DeviceError):  # until its port is open and the server has seen it
+            adb.disconnect(phone.address)
+            adb.connect(phone.address)
+            session.put_back_keyboard()
+        return phone.keyboards.selected == OWN
 
     with monkeypatch.context() as patch:
         patch.setattr(phone.keyboards, "heard", failing)
-        given_time(is_kept)
-    session.put_back_keyboard()
-    assert phone.keyboards.selected == OWN
+        with pytest.raises(DeviceGone):
+            session.type_text("\u6f22")
+    assert phone.keyboards.selected == SERVICE
+    phone.faults.clear()
+    until(is_put_back)
     session.shell(["ime", "set", SERVICE])
     session.put_back_keyboard()
     assert phone.keyboards.selected == SERVICE, "it is put back once"

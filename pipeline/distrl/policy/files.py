@@ -76,15 +76,6 @@ def identity_of(files: Sequence[Path]) -> str:
         raise _unreadable(error.filename, error) from None
 
 
-def refuse_other(directory: Path, before: str, now: str) -> None:
-    """Raises PolicyError where a base model is another than it was `before` its weights were loaded: what is in memory
-    then has neither identity."""
-    if before != now:
-        raise PolicyError(
-            str(directory), "has changed while it was loaded", "start this again once all of the model is there"
-        )
-
-
 @lru_cache(maxsize=8)
 def _identity(files: tuple[Path, ...], stamps: tuple[tuple[int, int], ...]) -> str:
     if (total := sum(size for _, size in stamps)) >= LARGE:

@@ -79,8 +79,9 @@ def policy_of(policy: settings.PolicySettings, seed: int = 0, device: torch.devi
     if (identity := family.identity(directory)) != found.base_sha256:
         raise PolicyError(
             str(directory),
-            f"is {identity[:12]} by its family, and {found.base_sha256[:12]} by the policy that was loaded from it",
-            "start this again where it was being written; of another package, both have to be one: Policy.base_sha256",
+            f"has changed while it was loaded: it is {identity[:12]} now, and what was loaded {found.base_sha256[:12]}",
+            "start this again once all of the model is there; where it never changed, it is of another package, whose "
+            "policy names it otherwise than its family: Policy.base_sha256",
         )
     if device is not None:
         from distrl.accelerator import placing

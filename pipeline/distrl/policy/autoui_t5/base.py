@@ -19,7 +19,7 @@ from distrl.policy.autoui.base import Base
 from distrl.policy.autoui_t5.directory import MAKE, PIXELS, VISION, WEIGHTS, described, files, identity
 from distrl.policy.autoui_t5.model import AutoUIT5, Pixels, published_name
 from distrl.policy.autoui_t5.tokenizer import T5Tokenizer
-from distrl.policy.files import CONFIG, HINT, refuse_other
+from distrl.policy.files import CONFIG, HINT
 
 LORA_TARGETS: Final = ("q", "k", "v", "o")
 NAMED: Final = 4
@@ -30,7 +30,7 @@ def load_base(directory: Path, settings: PolicySettings) -> Base:
     """Raises PolicyError where a file is missing, unreadable or not what config.json describes; it names what does not
     fit."""
     files(directory)
-    before = identity(directory)
+    before = identity(directory)  # policy_of looks again once all is loaded
     with torch.device("meta"):  # weights are loaded, not drawn
         model = described_model(*described(directory), str(directory / CONFIG))
     fill(model, _tensors(directory / WEIGHTS), _tensors(directory / VISION), str(directory))
@@ -43,7 +43,6 @@ def load_base(directory: Path, settings: PolicySettings) -> Base:
             "name the tokenizer that the checkpoint was trained with",
         )
     model.limit(tokenizer.size)
-    refuse_other(directory, before, identity(directory))
     return Base(model.requires_grad_(False).eval(), tokenizer, before, LORA_TARGETS)
 
 

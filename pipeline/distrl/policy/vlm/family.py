@@ -10,7 +10,6 @@ from distrl.errors import PolicyError
 from distrl.policy.actions import to_text
 from distrl.policy.dialects.protocol import Dialect
 from distrl.policy.dialects.registry import DIALECTS
-from distrl.policy.files import refuse_other
 from distrl.policy.protocol import Policy, Tokenizer
 from distrl.policy.registry import PolicyFamily
 from distrl.policy.vlm.directory import end_ids, files, identity, model_type
@@ -88,10 +87,9 @@ def _policy(directory: Path, chosen: settings.PolicySettings, seed: int) -> Poli
     from distrl.policy.vlm.model import VisionLanguageModel
     from distrl.policy.vlm.policy import VlmPolicy
 
-    before = identity(directory)
+    before = identity(directory)  # policy_of looks again once all is loaded
     tokenizer = _vlm_tokenizer(directory, chosen)
     model = VisionLanguageModel(directory, tokenizer.processor)
-    refuse_other(directory, before, identity(directory))
     return VlmPolicy(model, tokenizer, chosen, before, seed)
 
 

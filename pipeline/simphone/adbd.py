@@ -198,7 +198,10 @@ class _Typed:
                     if packet == STDIN and data:
                         return data
                     continue
-            self._packets += await self._stream.read_some()
+            came = await self._stream.read_some()
+            if not came:  # the stream has ended: a second look would not wait, and the loop never end
+                break
+            self._packets += came
         return b""
 
 

@@ -39,8 +39,8 @@ UNREACHABLE = frozenset({Fault.SILENT, Fault.GONE})
 class Faults:
     """The faults of one phone, each with the time at which it ends.
 
-    Made in the event loop that serves the phone; `set`, `end` and `clear` may be called from any thread. clock:
-    monotonic seconds.
+    Made in the event loop that serves the phone; what changes them may be called from any thread. clock: monotonic
+    seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -53,6 +53,11 @@ class Faults:
         """Begin a fault, for seconds from now or until it is cleared."""
         self._until[fault] = self._clock() + seconds
         self._loop.call_soon_threadsafe(self._wake)
+
+    def lengthen(self, fault: Fault, seconds: float) -> None:
+        """Have a fault last for seconds from now, unless it lasts for longer anyway."""
+        if self._remaining(fault) < seconds:
+            self.set(fault, seconds)
 
     def end(self, fault: Fault) -> None:
         """End one fault now, whatever the clock says, and leave the others."""

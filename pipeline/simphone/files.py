@@ -117,9 +117,12 @@ class Files:
         )
 
     def write(self, path: str, data: bytes) -> None:
-        """Make or replace a file; its directory must exist."""
+        """Make or replace a file; its directory must exist. Where there is no room, an old one stays as it is."""
         if not self.at(posixpath.dirname(path)).is_directory:
             raise FileError(NO_DIRECTORY)
+        old = self.find(path)
+        if self._bytes + self._uploads + len(data) - (len(old.data) if old is not None else 0) > MOST_BYTES:
+            raise FileError(NO_SPACE)
         with self.receive(path, 0o660) as upload:
             upload.add(data)
             upload.keep(self._now())

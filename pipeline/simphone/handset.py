@@ -34,6 +34,7 @@ SERVICES_STARTED: Final = frozenset({"sys.boot_completed", "dev.bootcomplete"})
 """Properties that a phone sets once its services run."""
 WAKEUP: Final = Key("WAKEUP")
 SLEEP: Final = Key("SLEEP")
+POWER: Final = Key("POWER")
 GO_HOME: Final = Key("HOME")
 HOME_SCREEN: Final = f"{PACKAGE}launcher"
 FRAMES: Final = 8
@@ -139,16 +140,19 @@ class Handset:
             return self._repainted()
         return self.machine.picture() if self.clock is None else self.machine.picture(self.clock())
 
-    async def act(self, event: Event | None, seconds: float = 0.0) -> float:
+    async def act(self, event: Event | None, seconds: float = 0.0, by_system: bool = False) -> float:
         """Wait for the phone's latency and `seconds` more, then act. Returns the seconds that it took.
 
-        A sleeping phone reacts only to WAKEUP. From an app that hangs in front only HOME and the start of another app
-        lead away: gestures, keys and text for it wait until it no longer hangs in front, and are lost.
+        A sleeping phone reacts only to WAKEUP and POWER, and to what its system does of itself. From an app that hangs
+        in front only HOME and the start of another app lead away: gestures, keys and text for it wait until it no
+        longer hangs in front, and are lost. by_system: of the activity manager, which needs no screen.
         """
         for fault, lasts in self._mishaps().items():
-            self.faults.set(fault, lasts)
+            self.faults.lengthen(fault, lasts)
         took = self._draw_latency() + seconds
         await asyncio.sleep(took)
+        if event == POWER:
+            event = WAKEUP if self.asleep else SLEEP
         if event == WAKEUP:
             self.faults.end(Fault.ASLEEP)
         if event == SLEEP:
@@ -158,7 +162,7 @@ class Handset:
                 await asyncio.sleep(HUNG_POLL_S)
             return took
         leaves = event == GO_HOME or (isinstance(event, Open) and package_of(event.app) != self.hung)
-        if event is not None and not self.asleep and (leaves or not self._hangs()):
+        if event is not None and (by_system or not self.asleep) and (leaves or not self._hangs()):
             before = self.machine.focus()
             if event != WAKEUP:
                 self.machine.apply(event)

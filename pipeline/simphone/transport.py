@@ -202,8 +202,11 @@ class Transport:
         self._writer.transport.abort()
 
     async def send(self, frame: Packet) -> None:
-        self._writer.write(pack(frame, checksum=self._version < VERSION))
+        self._write(frame)
         await self._writer.drain()
+
+    def _write(self, frame: Packet) -> None:
+        self._writer.write(pack(frame, checksum=self._version < VERSION))
 
     async def _receive(self, frame: Packet) -> None:
         if frame.command == CNXN:
@@ -214,6 +217,8 @@ class Transport:
             if stream := self._streams.get(frame.arg1):
                 stream.remote = stream.remote or frame.arg0  # the first one answers our OPEN
                 stream.acknowledge()
+            elif frame.arg0 and frame.arg1:
+                await self.send(Packet(CLSE, frame.arg1, frame.arg0, b""))
         elif frame.command == WRTE:
             await self._written(frame)
         elif frame.command == CLSE and (stream := self._streams.pop(frame.arg1, None)):
@@ -227,8 +232,13 @@ class Transport:
             raise ConnectionRefusedError("too many streams")
         stream = self._stream(remote=0)
         stream.reads = True
-        await self.send(Packet(OPEN, stream.local, 0, service.encode() + b"\0"))
-        await stream.answered()
+        try:
+            await self.send(Packet(OPEN, stream.local, 0, service.encode() + b"\0"))
+            await stream.answered()
+        except BaseException:  # who asked is gone; what the host answers from now on, `_receive` answers with a CLSE
+            if self._streams.pop(stream.local, None) and stream.remote:
+                self._write(Packet(CLSE, stream.local, stream.remote, b""))
+            raise
         return stream
 
     async def hang_up(self, stream: Stream) -> None:

@@ -168,6 +168,24 @@ def test_what_a_port_sends_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     with_host(play)
 
 
+def test_a_client_that_leaves_before_the_host_has_answered_for_it_leaves_no_stream() -> None:
+    """As a health check that only looks whether a reversed port listens: each would cost one of the phone's streams."""
+
+    async def play(host: Host) -> None:
+        await host.greet()
+        assert (await host.ask(b"reverse:forward:tcp:7;tcp:8"))[0] == [b"OKAY"]
+        for number in range(MOST_STREAMS + 1):
+            host.send(OPEN, HOST_ID, 0, b"tcp:7\0")
+            frames = [await host.receive(), await host.receive()]
+            assert [frame.command for frame in frames] == [OKAY, OPEN], f"the {number}th"
+            host.send(CLSE, HOST_ID, frames[0].arg0)
+            host.send(OKAY, HOST_ID + 1, frames[1].arg0)
+            ends = {(frame.arg0, frame.arg1) for frame in (await host.receive(), await host.receive())}
+            assert ends == {(frames[0].arg0, HOST_ID), (frames[1].arg0, HOST_ID + 1)}
+
+    with_host(play)
+
+
 def test_what_the_host_writes_is_acknowledged() -> None:
     async def play(host: Host) -> None:
         await host.greet()

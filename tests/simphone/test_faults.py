@@ -35,6 +35,22 @@ def test_clearing_wakes_who_waits_for_the_end() -> None:
     asyncio.run(go())
 
 
+def test_a_mishap_ends_no_fault_that_lasts_longer() -> None:
+    async def go() -> None:
+        now = 0.0
+        faults = Faults(lambda: now)
+        faults.set(Fault.ASLEEP)
+        faults.lengthen(Fault.ASLEEP, 30)
+        faults.lengthen(Fault.SLOW, 30)
+        faults.lengthen(Fault.SLOW, 20)
+        now = 29.0
+        assert faults.active(Fault.SLOW)
+        now = 31.0
+        assert (faults.active(Fault.ASLEEP), faults.active(Fault.SLOW)) == (True, False)
+
+    asyncio.run(go())
+
+
 def test_another_app_is_started_over_one_that_is_stuck() -> None:
     async def play(shell: Shell) -> None:
         await shell.run("am start -p com.sim.clock")

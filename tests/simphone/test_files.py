@@ -140,6 +140,17 @@ def test_directories_and_files_are_not_taken_for_each_other() -> None:
     assert held.read("/sdcard/f") == b"x"
 
 
+def test_what_does_not_fit_leaves_the_file_that_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_BYTES", 10)
+    held = new()
+    held.write("/sdcard/a", b"123456")
+    with pytest.raises(FileError, match="No space"):
+        held.write("/sdcard/a", b"12345678901")
+    assert held.read("/sdcard/a") == b"123456"
+    held.write("/sdcard/a", b"1234567890")
+    assert held.read("/sdcard/a") == b"1234567890"
+
+
 OPERATIONS = st.lists(
     st.tuples(st.sampled_from(["write", "remove", "move", "mkdir"]),
               st.sampled_from(["/sdcard/a", "/sdcard/b", "/sdcard/d/a", "/sdcard/d"]),

@@ -145,6 +145,29 @@ def test_a_phone_that_sleeps_shows_nothing_and_does_nothing_until_it_is_woken() 
     assert machine.events == [Tap(1, 1)]
 
 
+def test_the_key_power_turns_the_screen_off_and_on() -> None:
+    pressed = "input keyevent POWER && dumpsys power && input keyevent 26 && dumpsys power"
+    said = run(pressed).stdout.decode()
+    assert [line.strip() for line in said.splitlines() if "mWakefulness" in line] == [
+        "mWakefulness=Asleep",
+        "mWakefulness=Awake",
+    ]
+
+
+def test_apps_are_started_and_stopped_whether_the_screen_is_on_or_not() -> None:
+    machine = Noting()
+    for line, front in (
+        ("am start -p com.sim.clock", "com.sim.clock"),
+        ("monkey -p com.sim.notes -c android.intent.category.LAUNCHER 1", "com.sim.notes"),
+        ("am force-stop com.sim.notes", "com.sim.launcher"),
+    ):
+        assert run(line, machine, Fault.ASLEEP).code == 0
+        assert machine.focus().partition("/")[0] == front
+    run("am start -p com.sim.clock", machine)
+    run("input keyevent HOME", machine, Fault.ASLEEP)
+    assert machine.focus().startswith("com.sim.clock/")
+
+
 def test_a_reset_wakes_a_phone_as_it_does_a_real_one_and_ends_nothing_else() -> None:
     machine = Noting()
     assert run("simctl reset --seed 3 && screencap -p", machine, Fault.ASLEEP).stdout.endswith(machine.png())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simphone.faults import Fault
-from simphone.transport import CLSE, WRTE
+from simphone.transport import CLSE, WRTE, Stream
 
 from .host import HOST_ID, Host, with_host
 
@@ -131,6 +131,33 @@ def test_a_host_that_leaves_ends_what_is_followed() -> None:
         assert (await host.ask(b"exec:echo hi"))[0] == [b"hi\n"]
 
     with_host(play)
+
+
+@pytest.mark.parametrize("service", [PIPED, TYPED])
+def test_a_connection_that_breaks_ends_what_is_followed(service: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell that reads on without waiting would hold up every phone of the process."""
+    reads, read_some = 0, Stream.read_some
+
+    async def counted(stream: Stream) -> bytes:
+        nonlocal reads
+        reads += 1
+        assert reads < 100, "it reads on and on"
+        return await read_some(stream)
+
+    monkeypatch.setattr(Stream, "read_some", counted)
+
+    async def play(host: Host) -> None:
+        await host.greet()
+        stream = await host.open(service)
+        await host.write(stream, packet(0, b"logcat\n"))
+        while b"main" not in await host.answer(stream, 1):
+            pass
+        host.writer.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 10)
+
+    with_host(play)
+    assert reads < 100
 
 
 def test_a_line_too_long_is_cut_and_a_packet_too_large_ends_the_shell() -> None:

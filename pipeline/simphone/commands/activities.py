@@ -81,7 +81,7 @@ async def am(phone: Handset, call: Invocation) -> CommandResult:
             return await _start(phone, intent_of(words))
         case ["force-stop" | "kill", *options, package] if options in ([], ["--user", "0"]):
             running = phone.machine.focus().partition("/")[0] == package
-            await phone.act(Key("HOME") if running else None)
+            await phone.act(Key("HOME") if running else None, by_system=True)
             phone.stopped(package)
             return CommandResult()
         case ["broadcast", *words]:
@@ -145,7 +145,7 @@ async def _start(phone: Handset, intent: Intent) -> CommandResult:
             else f"Error: Activity not started, unable to resolve {intent}\n"
         )
         return CommandResult(starting.encode(), why.encode(), 1)
-    took = await phone.act(Key("HOME") if app == LAUNCHER else Open(app))
+    took = await phone.act(Key("HOME") if app == LAUNCHER else Open(app), by_system=True)
     if not intent.wait:
         return said(starting)
     return said(
@@ -180,7 +180,7 @@ async def monkey(phone: Handset, call: Invocation) -> CommandResult:
     app = app_of(package, phone.machine.apps())
     if app is None:
         return complained("** No activities found to run, monkey aborted.\n", MONKEY_ABORTED)
-    await phone.act(Key("HOME") if app == LAUNCHER else Open(app))
+    await phone.act(Key("HOME") if app == LAUNCHER else Open(app), by_system=True)
     return said(f"Events injected: 1\n## Network stats: elapsed time={phone.log.seconds}ms\n")
 
 

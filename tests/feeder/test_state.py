@@ -10,6 +10,8 @@ from distrl.feeder.admission import Admission
 from distrl.feeder.facts import TaskFacts, next_retry
 from distrl.feeder.run import new_state
 from distrl.feeder.state import LEAST_WEIGHT, FeederState, choose_family
+from distrl.tasks.lists import ListSuite
+from distrl.tasks.row import Row
 from distrl.types import LogPosition, Outcome, Split
 from hypothesis import given
 from hypothesis import strategies as st
@@ -258,3 +260,27 @@ def test_another_number_of_episodes_counts_from_the_last_task_of_each_family_on(
     state = several(outstanding=9)
     state.due(7)
     assert several(state.facts, episodes=after, outstanding=10).due(7)[0].task_id == expected
+
+
+@pytest.mark.parametrize("deleted", [0, 1, 5, 60])
+def test_rows_that_a_list_gains_join_the_newest_round_also_where_records_were_deleted(deleted: int) -> None:
+    def rows(count: int) -> ListSuite:
+        return ListSuite("mine", [Row("", n, f"go to {n}", "mine", "go", Split.TRAIN, 5) for n in range(count)])
+
+    def state(suite: ListSuite, facts: TaskFacts, outstanding: int) -> FeederState:
+        found = FeederState(
+            suite.families,
+            lambda index: suite.task(index, 0, Split.TRAIN),
+            replace(WIDE, outstanding=outstanding),
+            facts,
+            round_length=suite.round_length,
+        )
+        found.facts.see_version(version(0, 4))
+        return found
+
+    before, facts = state(rows(20), TaskFacts(2), 20 * 30 + 7).due(7), TaskFacts(2, deleted=deleted)
+    for task in before[deleted:]:
+        facts.see_task(task)
+    grown = state(rows(40), facts, len(before) - deleted + 33)
+    grown.find_next()
+    assert {task.task_id[-5:] for task in grown.due(7)} == {"-0030"}, "33 are left of it: 13 old and 20 new ones"

@@ -128,11 +128,11 @@ class FeederState:
         """The index of the last task of the family that is known to be fed, across gaps of deleted records.
 
         If none is known, that of the first one; and where records were deleted, skips as many tasks as records. Of a
-        list where no record was deleted, the index at which the newest round begins that is known: rows that came since
-        join in there, and are not fed alone once for each round before.
+        list, the index at which the newest round begins that is known: rows that came since join in there, and are not
+        fed alone once for each round before.
         """
-        if self.round_length and not self.facts.deleted:
-            return self._newest_round()
+        if self.round_length and (begin := self._newest_round()) is not None:
+            return begin
         first, step, deleted = self.families.index(family), len(self.families), self.facts.deleted
         last, gap, index = first + deleted * step, 0, first
         while gap <= deleted:
@@ -143,9 +143,18 @@ class FeederState:
             index += step
         return last
 
-    def _newest_round(self) -> int:
-        """The index at which the last round of the list begins of which a task is known to be fed."""
-        begin, following = 0, range(self.round_length, 2 * self.round_length)
-        while any(self._episodes_fed(self.task_at(begin + index).task_id) for index in following):
-            begin += self.round_length
-        return begin
+    def _newest_round(self) -> int | None:
+        """The index at which the last round of the list begins of which a task is known to be fed; None if none is.
+
+        Across gaps of as many rounds as the deleted records fill, where the list has not more than doubled since.
+        """
+        deleted, length = self.facts.deleted, self.round_length
+        longest = 1 + 2 * deleted // length if deleted else 0
+        newest, begin, gap = None, 0, 0
+        while gap <= longest:
+            if any(self._episodes_fed(self.task_at(index).task_id) for index in range(begin, begin + length)):
+                newest, gap = begin, 0
+            else:
+                gap += 1
+            begin += length
+        return newest

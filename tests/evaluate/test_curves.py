@@ -164,9 +164,9 @@ def test_percentiles_interpolate() -> None:
 
 
 def test_moving_success_leaves_out_what_has_no_outcome() -> None:
-    outcomes = [Outcome.SUCCESS, Outcome.INTERRUPTED, Outcome.FAILURE, Outcome.SUCCESS]
+    outcomes = [Outcome.SUCCESS, Outcome.INTERRUPTED, Outcome.UNKNOWN, Outcome.FAILURE, Outcome.SUCCESS]
     records = logged([trajectory(task(str(n)), outcome) for n, outcome in enumerate(outcomes)])
-    assert curves.moving_success(records, 2) == [(2, 0.5), (3, 0.5)]
+    assert curves.moving_success(records, 2) == [(3, 0.5), (4, 0.5)], "counted as the learning curve counts them"
     assert curves.moving_success(records, 4) == []
 
 

@@ -107,6 +107,15 @@ def test_held_out_tasks_that_training_had_are_counted_and_reported(tmp_path: Pat
     assert "1 of 2 held-out instructions are ones that training had." in page.read_text()
 
 
+def test_held_out_tasks_are_counted_of_those_that_are_compared(tmp_path: Path) -> None:
+    """Version 0 has played one of the two that version 2 has."""
+    held = [trajectory(task(f"h-{n}", instruction=said)) for n, said in enumerate(("turn it on", "turn it off"))]
+    asked = logged([trajectory(task("t-0", split=Split.TRAIN, instruction="turn it on"))])
+    played = [evaluation(0, held[0]), *(evaluation(2, each) for each in held)]
+    page = write_report(data(trajectories=asked, evaluations=played), tmp_path)
+    assert "1 of 1 held-out instructions are ones that training had." in page.read_text()
+
+
 def test_a_held_out_instruction_that_is_played_again_is_counted_once(tmp_path: Path) -> None:
     """A short list begins again after its end, on other phones."""
     held = [trajectory(task(f"h-{n}", instruction=said)) for n, said in enumerate(("go on", "go home", "Go on"))]

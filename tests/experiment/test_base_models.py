@@ -14,7 +14,7 @@ from distrl.experiment.catalogue import EXPERIMENTS
 from distrl.experiment.run import run_experiment
 from distrl.experiment.warmup import adapter_file
 from distrl.policy.files import CONFIG
-from distrl.policy.recurrent_q.directory import Described, described
+from distrl.policy.recurrent_q.directory import Described, described, make
 from distrl.policy.registry import SHIPPED, base_sha256
 
 
@@ -31,18 +31,27 @@ def test_a_base_model_that_lacks_words_is_refused_before_anything_starts(tmp_pat
     refuse_unknown_words(EXPERIMENTS["drift"].cells("quick", (0,)))
 
 
-def test_the_recurrent_q_is_made_once_over_the_base_model_and_again_where_it_was_broken_off(tmp_path: Path) -> None:
+def test_the_recurrent_q_is_made_once_over_the_base_model_also_by_two_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (cell, *_) = EXPERIMENTS["r2d3"].cells("quick", (0,))
     made = grounded(cell, tmp_path)
     assert made.base_model is not None
     identity = base_sha256(made.config.policy)
     assert identity != base_sha256(cell.config.policy)
     assert grounded(cell, tmp_path) == made
-    broken_off = made.base_model.with_name(f"new-{made.base_model.name}")
-    made.base_model.rename(broken_off)
-    (broken_off / CONFIG).write_text("")
+    shutil.rmtree(made.base_model)
+
+    def beside(directory: Path, eyes: Path, about: Described) -> str:
+        """Another command with the same OUT begins later and is done earlier."""
+        with monkeypatch.context() as patch:
+            patch.setattr(base_models, "make", make)
+            assert grounded(cell, tmp_path) == made
+        return make(directory, eyes, about)
+
+    monkeypatch.setattr(base_models, "make", beside)
     assert base_sha256(grounded(cell, tmp_path).config.policy) == identity
-    assert len(list((tmp_path / FOLDER).iterdir())) == 1
+    assert [each.name for each in (tmp_path / FOLDER).iterdir()] == [made.base_model.name]
     (plain, *_) = EXPERIMENTS["drift"].cells("quick", (0,))
     assert grounded(plain, tmp_path) is plain
 

@@ -15,7 +15,7 @@ from distrl.errors import ConfigError
 from distrl.evaluate.failures import Mode
 from distrl.experiment.catalogue import EXPERIMENTS
 from distrl.experiment.cells import FOLDER, as_json
-from distrl.experiment.figure import draw
+from distrl.experiment.figure import draw, figure_of
 from distrl.experiment.figure_learned import learned as learned_figure
 from distrl.experiment.held_out import held_out_of
 from distrl.experiment.measure import CurvePoint, learned
@@ -26,7 +26,7 @@ from distrl.experiment.run import FILES, run_experiment
 
 SEEDS = (0, 1, 2)
 TASKS, FAMILIES = 96, 6
-PACED = dict.fromkeys(("trajectories", "per_hour", "mean_lag", "max_lag"), 1.0)
+PACED = dict.fromkeys(("trajectories", "per_hour", "bound_per_hour", "mean_lag", "max_lag"), 1.0)
 
 
 def cell(done: Sequence[bool], plays: Sequence[str] = ()) -> Mapping[str, Any]:
@@ -70,6 +70,12 @@ def test_three_points_inside_the_noise_are_undecided_and_thirty_are_not() -> Non
     assert far.improvement is not None
     assert far.improvement.low > 0.5
     assert far.improvement.value > 0.9
+
+
+def test_fleets_of_one_size_are_drawn_as_those_of_several_where_the_experiment_has_several() -> None:
+    some = ("8 phones/async lag 32", "8 phones/sync")
+    (axes,) = figure_of(planted("scaling", (0.5, 0.5), only=some)).axes
+    assert (axes.get_title(loc="left") or axes.get_title(), axes.get_xscale()) == ("trajectories by the hour", "log")
 
 
 def test_three_points_are_seldom_called_a_difference() -> None:

@@ -1,17 +1,19 @@
-"""Records of a topic from a time on, as the evaluator looks for what it has done."""
+"""The data of a report; and records of a topic from a time on, as the evaluator looks for what it has done."""
 
 from __future__ import annotations
 
 import time
 import uuid
+from pathlib import Path
 
 import factories
 import pytest
 from distrl.broker import topic_admin
+from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.config import Config, load
-from distrl.evaluate.gather import records
-from distrl.types import Evaluation, Split
+from distrl.evaluate.gather import gather, records
+from distrl.types import PROMPTED, Evaluation, Split, Update
 
 pytestmark = pytest.mark.integration
 
@@ -23,9 +25,9 @@ def config(broker: str) -> Config:
     return made
 
 
-def evaluation(number: int) -> Evaluation:
+def evaluation(number: int, version: int = 0) -> Evaluation:
     played = factories.trajectory(factories.task(f"task-{number}", split=Split.VALIDATION), ())
-    return Evaluation(0, "c" * 64, f"0-task-{number}", played)
+    return Evaluation(version, "c" * 64, f"{version}-task-{number}", played)
 
 
 def found(config: Config, since_ms: int | None) -> list[str]:
@@ -47,3 +49,26 @@ def test_what_is_older_is_left_out(config: Config) -> None:
 
 def test_an_empty_topic_has_none(config: Config) -> None:
     assert found(config, 0) == []
+
+
+def test_a_report_has_no_version_whose_updates_are_void_and_nothing_that_it_played(
+    config: Config, tmp_path: Path
+) -> None:
+    class Times:
+        setup_seconds, train_seconds = 0.0, 60.0
+
+    with Journal(config) as journal:
+        for u in range(3):
+            journal.append(Update(u, (), "made", 0))
+            journal.publish_version(factories.version(u, update=u))
+        journal.append(Update(1, (), "made", 0, version=2, void="trajectories/0/0 is left out: lost"))
+        journal.append(Update(1, (), "made", 0))
+        journal.publish_version(factories.version(3, update=1))
+    with RecordProducer(config, "a-test") as producer:
+        for version in (PROMPTED, 0, 1, 2, 3):
+            producer.publish("evaluations", f"{version}", evaluation(1, version)).result(30)
+    stored = config.model_copy(update={"store": config.store.model_copy(update={"url": f"file://{tmp_path}/store"})})
+    data = gather(stored, Times())
+    assert [version.version for version in data.versions] == [0, 3]
+    assert [each.version for each in data.evaluations] == [PROMPTED, 0, 3]
+    assert [each.u for each in data.updates] == [0, 1]

@@ -191,10 +191,12 @@ def unfinished(task_ids: Mapping[int, Iterable[str]]) -> set[int]:
 
 
 def moving_success(trajectories: Sequence[LoggedTrajectory], window: int) -> list[tuple[int, float]]:
-    """(trajectories so far, success among the last `window` with a known outcome), from the first full window on."""
-    known = [logged for logged in trajectories if logged.trajectory.outcome in (Outcome.SUCCESS, Outcome.FAILURE)]
-    won = [logged.trajectory.outcome is Outcome.SUCCESS for logged in known]
-    return [(end, sum(won[end - window : end]) / window) for end in range(window, len(won) + 1)]
+    """(trajectories that were played to an end so far, success among the last `window` with a known outcome), from the
+    first full window on."""
+    outcomes = [logged.trajectory.outcome for logged in played(trajectories)]
+    known = [(so_far, each) for so_far, each in enumerate(outcomes, 1) if each in (Outcome.SUCCESS, Outcome.FAILURE)]
+    won = [each is Outcome.SUCCESS for _, each in known]
+    return [(known[end - 1][0], sum(won[end - window : end]) / window) for end in range(window, len(won) + 1)]
 
 
 def policy_lags(

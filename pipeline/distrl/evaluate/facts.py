@@ -77,7 +77,7 @@ class Facts:
     unsolved: Sequence[Unsolved]
     """Tasks without a success, of training and of every evaluation."""
     failed: Sequence[FailedCondition]
-    """Why `after` failed, by condition."""
+    """Why the last version failed, by condition, on all held-out tasks that it has played."""
 
 
 def facts_of(data: RunData) -> Facts:
@@ -87,7 +87,7 @@ def facts_of(data: RunData) -> Facts:
     trained = {folded(each) for each in (*fed, *data.demonstrated)}
     last = held_out[numbers[-1]] if numbers else []
     before, after = of_same_tasks(held_out[numbers[0]], last) if numbers else ([], [])
-    asked = {folded(each.task.instruction) for each in last}
+    asked = {folded(each.task.instruction) for each in after}
     return Facts(
         before=(numbers[0], before) if numbers else None,
         after=(numbers[-1], after) if numbers else None,

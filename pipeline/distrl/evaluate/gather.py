@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from distrl.appagent import identity
-from distrl.broker.journal import journalled
+from distrl.broker.journal import history, in_force
 from distrl.broker.reader import LogReader, decoded
 from distrl.broker.times import offsets_at
 from distrl.broker.topics import topic_name
@@ -35,12 +35,19 @@ class Times(Protocol):
 
 
 def gather(config: Config, times: Times) -> RunData:
-    """The data of run `config.run` up to now. Raises BrokerError and StoreError."""
+    """The data of run `config.run` up to now. Raises BrokerError and StoreError.
+
+    Versions whose updates became void are left out, with what they were evaluated on.
+    """
     store = open_store(config.store)
-    versions = lineage(config)
+    found = history(config)
+    versions = in_force(lineage(config), found)
+    counting = {version.version for version in versions}
     trajectories = [LoggedTrajectory(at, record) for at, record in records(config, "trajectories", Trajectory)]
     evaluations, evaluated_at = [], dict[tuple[int, str], LogPosition]()
     for position, evaluation in records(config, "evaluations", Evaluation):
+        if evaluation.version != PROMPTED and evaluation.version not in counting:
+            continue
         evaluations.append(evaluation)
         evaluated_at.setdefault((evaluation.version, evaluation.trajectory.task_id), position)
     return RunData(
@@ -49,7 +56,7 @@ def gather(config: Config, times: Times) -> RunData:
         topic=topic_name(config.run, "trajectories"),
         trajectories=first_of_each(trajectories),
         versions=versions,
-        updates=journalled(config),
+        updates=list(found.updates),
         evaluations=evaluations,
         setup_seconds=times.setup_seconds,
         train_seconds=times.train_seconds,

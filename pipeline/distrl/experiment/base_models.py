@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Final
 
 from distrl.errors import ConfigError
 from distrl.experiment.plan import FORMAT, Cell
-from distrl.offline.files import unwritable
+from distrl.offline.files import make_folder, unwritable
 from distrl.policy.recurrent_q.directory import Described, make
 from distrl.policy.registry import SHIPPED, base_sha256, tokenizer_of
 from distrl.store.directory import sync, sync_all
@@ -56,13 +56,15 @@ def grounded(cell: Cell, out: Path) -> Cell:
     content = json.dumps([FORMAT, base_sha256(cell.config.policy), asdict(about)], sort_keys=True)
     directory = out / FOLDER / f"recurrent-q-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
     if not directory.exists():
-        made = directory.with_name(f"new-{directory.name}")
-        shutil.rmtree(made, ignore_errors=True)  # of a call that was killed
-        make(made, cell.base_model or SHIPPED, about)
-        try:
-            sync_all(made)
-            made.rename(directory)
-            sync(directory.parent)
-        except OSError as error:
-            raise unwritable(directory, error) from None
+        make_folder(directory.parent)
+        with tempfile.TemporaryDirectory(prefix="new-", dir=directory.parent) as new:
+            made = Path(new) / directory.name
+            make(made, cell.base_model or SHIPPED, about)
+            try:
+                sync_all(made)
+                made.rename(directory)
+                sync(directory.parent)
+            except OSError as error:
+                if not directory.exists():  # else another command with the same OUT has made it meanwhile
+                    raise unwritable(directory, error) from None
     return replace(cell, base_model=directory)

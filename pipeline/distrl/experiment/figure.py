@@ -18,17 +18,21 @@ from distrl.experiment.report import ArmResult, Report
 
 
 def draw(report: Report) -> bytes:
-    """Success where arms learn, by what they play where that is more than one thing; rates over the number of phones
-    where they differ in it; else trajectories over time, a panel for each group."""
-    if any(each.arm.plays for each in report.arms):
-        figure = by_play(report)
-    elif report.learns:
-        figure = learned(report)
-    else:
-        figure = _rates(report) if len({each.arm.phones for each in report.arms}) > 1 else _curves(report)
+    """`figure_of` as a PNG."""
     out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=110, metadata={"Software": None})
+    figure_of(report).savefig(out, format="png", dpi=110, metadata={"Software": None})
     return out.getvalue()
+
+
+def figure_of(report: Report) -> Figure:
+    """Success where arms learn, by what they play where that is more than one thing; rates over the number of phones
+    where the experiment's arms differ in it; else trajectories over time, a panel for each group."""
+    if any(each.arm.plays for each in report.arms):
+        return by_play(report)
+    if report.learns:
+        return learned(report)
+    sizes = {arm.phones for arm in report.experiment.arms(report.preset)}  # also where arms of one size were chosen
+    return _rates(report) if len(sizes) > 1 else _curves(report)
 
 
 def _curves(report: Report) -> Figure:

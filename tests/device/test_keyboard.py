@@ -3,7 +3,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from distrl.device.keyboard import PIECE_CHARACTERS, TooLongError, UntypableError, typing_lines
+from distrl.device.keyboard import COMMANDS_PER_LINE, PIECE_CHARACTERS, TooLongError, UntypableError, typing_lines
 from hypothesis import given
 from hypothesis import strategies as st
 from simphone.sh import parse
@@ -38,6 +38,7 @@ def test_android_types_exactly_the_text_or_it_is_refused(text: str) -> None:
     typed = list[str]()
     for line in lines:
         commands = parse(line)
+        assert len(commands) <= COMMANDS_PER_LINE
         assert all(command.argv[:2] == ("input", "text") and len(command.argv) == 3 for command in commands)
         typed.append("".join(android_types(command.argv[2]) for command in commands))
         assert shlex.split(line, comments=False) == [

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from distrl.device.errors import DeviceUnready
 from distrl.device.launch import Program
 from waiting import until
 
@@ -57,6 +58,15 @@ def test_what_the_program_has_started_ends_with_it(
     one.stop()
     assert one.pid is None
     assert ended(other)
+
+
+def test_a_log_that_cannot_be_written_is_not_blamed_on_the_program(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    one = Program("it", tmp_path / "file" / "log", tmp_path / "pid")
+    with pytest.raises(DeviceUnready, match="file/log cannot be written") as refused:
+        one.start([sys.executable, "-c", ""], {})
+    assert refused.value.where == "devices.directory"
+    assert one.pid is None
 
 
 ORPHAN = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True)"

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from distrl import birth, config
 from distrl.device.about import look
-from distrl.device.errors import DeviceGone, DeviceHeld
+from distrl.device.adb_protocol import Deadline, Finished
+from distrl.device.errors import DeviceGone, DeviceHeld, DeviceTimeout
 from distrl.device.leases import Leases
 from distrl.device.phone_lease import (
     DIRECTORY,
@@ -178,6 +179,34 @@ def test_a_lease_that_could_not_be_renewed_is_not_used_any_more(lease: MakeLease
         held.check()
     held.renew()
     held.check()
+
+
+def test_a_renewal_whose_answer_was_lost_is_done_again_on_the_phone(
+    lease: MakeLease, session: AdbSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its entry is as old as the command that made it: taken for a later renewal, it would be used for too long."""
+    held = lease("a")
+    run = held._session.run
+
+    def lost(line: str, within: Deadline | None = None) -> Finished:
+        run(line, within)
+        raise DeviceTimeout(session.serial, "the answer is lost")
+
+    def loses(call: Callable[[], None]) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(held._session, "run", lost)
+            with pytest.raises(DeviceTimeout):
+                call()
+
+    loses(held.hold)
+    for _ in range(2):
+        before = entries(session)
+        held.hold()
+        assert entries(session) != before
+        loses(held.renew)
+        assert on_phone(session) == ["host a"]
+    held.release()
+    assert entries(session) is None
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from distrl import config
 from distrl.device import server as server_module
-from distrl.device.errors import AdbServerGone, DeviceGone
+from distrl.device.errors import AdbServerGone, DeviceGone, DeviceTimeout
 from distrl.device.server import AdbServer
 from distrl.errors import DeviceError
 
@@ -139,6 +140,30 @@ def test_our_own_that_is_slow_to_take_a_connection_stays_ours_and_no_second_is_s
     server.stop()
     with pytest.raises(DeviceError, match="no adb server answers"):
         server.version()
+
+
+def test_our_own_that_hangs_is_replaced_after_a_while_and_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AdbServer.ask, "__defaults__", (0.5, None))
+    monkeypatch.setattr(server_module, "STOP_S", 0.5)
+    settings = config.AdbSettings(port=free_ports(1))
+    with AdbServer(settings) as server:
+        hung = some_pid(server)
+        os.kill(hung, signal.SIGSTOP)
+        with pytest.raises(DeviceTimeout):
+            server.start()
+        assert server.pid == hung
+        monkeypatch.setattr(server_module, "HUNG_S", 0.0)
+        with pytest.raises(DeviceTimeout):
+            AdbServer(settings).start()
+        assert server.start()
+        assert server.pid not in (None, hung)
+        assert AdbServer(settings).start() is False
+        assert not psutil.pid_exists(hung)
+
+
+def some_pid(server: AdbServer) -> int:
+    assert server.pid is not None
+    return server.pid
 
 
 def test_a_machine_without_files_left_is_what_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -272,6 +272,22 @@ def test_a_phone_that_falls_asleep_interrupts_it_and_shows_no_black_screen(run: 
     given_time(interrupts)
 
 
+@pytest.mark.parametrize("lock_screen", ["com.android.systemui/.NotificationShade", ""])
+def test_a_phone_that_falls_asleep_with_a_lock_screen_is_said_to_be_asleep(
+    run: Run, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, lock_screen: str
+) -> None:
+    """No app is to be blamed, and none to be allowed: the lock screen is in front, or no window has the focus."""
+    focus = phone.machine.focus
+    monkeypatch.setattr(phone.machine, "focus", lambda: lock_screen if phone.faults.active(Fault.ASLEEP) else focus())
+
+    def interrupts(seconds: float) -> None:
+        phone.faults.clear()
+        trajectory, _ = run(Deciding([ENTER] * 6, {1: lambda: phone.faults.set(Fault.ASLEEP)}), [SETTINGS], seconds)
+        assert trajectory.note.startswith("DeviceBlack: its screen is off (Asleep)")
+
+    given_time(interrupts)
+
+
 def test_failures_count_from_the_last_episode_that_ended_well(
     adb: AdbServer, phone: SimulatedPhone, timeouts: DeviceSettings
 ) -> None:

@@ -39,7 +39,8 @@ class PackageAllowList:
     def enforce(self) -> str | None:
         """Leave a foreign app in front, by HOME or else by stopping it. Returns "package (what helped)", or None.
 
-        Raises DeviceForeignApp if nothing helps, DeviceGarbage if the phone does not name its home screen.
+        Raises DeviceForeignApp if nothing helps, DeviceBlack if the screen is off, DeviceGarbage if the phone does not
+        name its home screen.
         """
         package = self.foreign_app()
         if package is None:
@@ -50,6 +51,7 @@ class PackageAllowList:
             undo()
             if self._back():
                 return f"{package} ({name})"
+        self._session.require_awake()  # else its lock screen would be taken for an app
         raise DeviceForeignApp(
             self._session.serial,
             f"{package} stays in front",
@@ -79,6 +81,7 @@ class PackageAllowList:
         deadline = Deadline(self._wait_s)
         while not (package := self._session.package_in_front()):
             if deadline.remaining() <= 0:
+                self._session.require_awake()
                 raise DeviceGarbage(self._session.serial, f"no window has had the focus for {self._wait_s:g} s")
             time.sleep(self._poll_s)
         return package

@@ -61,12 +61,12 @@ class DeviceGarbage(DeviceError):  # noqa: N818
 class DeviceBlack(DeviceGarbage):
     """A complete screenshot that is all black: the screen is off, or the window forbids screenshots.
 
-    unexplained: the phone did not say in time which of them it is.
+    unexplained: the phone did not say in time which of them it is. asleep: the screen is off.
     """
 
-    def __init__(self, where: str, what: str, hint: str, *, unexplained: bool = False) -> None:
+    def __init__(self, where: str, what: str, hint: str, *, unexplained: bool = False, asleep: bool = False) -> None:
         super().__init__(where, what, hint)
-        self.unexplained = unexplained
+        self.unexplained, self.asleep = unexplained, asleep
 
 
 class DeviceOversized(DeviceError):  # noqa: N818

@@ -28,6 +28,9 @@ MAX_CHARACTERS: Final = 2000
 PIECE_CHARACTERS: Final = 200
 """Typed by one `input text`, which has the deadline of one operation. The phone goes on with a command that is given
 up, so little is left of it then."""
+COMMANDS_PER_LINE: Final = 4
+"""Most `input text` of one operation: a phone may take a second to begin one. More than one, since what a field of a
+simulated phone holds is replaced by each line."""
 PACKAGE: Final = "com.android.adbkeyboard"
 SERVICE: Final = f"{PACKAGE}/.AdbIME"
 UP_S: Final = 2.0
@@ -65,12 +68,13 @@ def typing_lines(text: str) -> list[str]:
             f"character {found.start()} ({found.group()!a}) cannot be typed with `input text`; printable ASCII can"
         )
     every = [text[at : at + PIECE_CHARACTERS] for at in range(0, len(text), PIECE_CHARACTERS)]
-    return [_typing_line(piece) for piece in every]
+    return [line for piece in every for line in _piece_lines(piece)]
 
 
-def _typing_line(text: str) -> str:
-    pieces = [piece.replace(" ", "%s") for piece in _BETWEEN.split(text) if piece]
-    return " && ".join(f"input text {shlex.quote(piece)}" for piece in pieces)
+def _piece_lines(text: str) -> list[str]:
+    commands = [f"input text {shlex.quote(part.replace(' ', '%s'))}" for part in _BETWEEN.split(text) if part]
+    lines = (commands[at : at + COMMANDS_PER_LINE] for at in range(0, len(commands), COMMANDS_PER_LINE))
+    return [" && ".join(line) for line in lines]
 
 
 def broadcast_line(text: str) -> str:

@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import psutil
 
@@ -60,11 +61,8 @@ class Program:
 
         Raises DeviceUnready if it cannot be run; then nothing runs.
         """
-        try:
-            self.log.parent.mkdir(parents=True, exist_ok=True)
-            if self.log.exists():
-                self.log.replace(self.log.with_suffix(".log.old"))
-            with self.log.open("wb") as said:
+        with self._new_log() as said:
+            try:
                 self._child = subprocess.Popen(
                     list(line),
                     env={**os.environ, **more, MARK: str(self._pid_file)},
@@ -73,12 +71,12 @@ class Program:
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
-        except OSError as error:
-            raise DeviceUnready(
-                "devices.emulators.binary",
-                f"{line[0]} cannot be run ({error.strerror})",
-                f"set it to the emulator program of the Android SDK; see {GUIDE}",
-            ) from error
+            except OSError as error:
+                raise DeviceUnready(
+                    "devices.emulators.binary",
+                    f"{line[0]} cannot be run ({error.strerror})",
+                    f"set it to the emulator program of the Android SDK; see {GUIDE}",
+                ) from error
         try:
             started = {"pid": self._child.pid, "started": birth_of(self._child.pid)}
             self._pid_file.write_text(json.dumps(started))
@@ -86,12 +84,18 @@ class Program:
             pass  # it has ended already; the caller notices
         except OSError as error:
             self.stop()
-            raise DeviceUnready(
-                "devices.directory",
-                f"{self._pid_file} cannot be written ({error.strerror})",
-                "free disk space, or set devices.directory to another folder",
-            ) from error
+            raise _unwritable(self._pid_file, error) from error
         log.info("%s started as process %d, log in %s", self._name, self._child.pid, self.log)
+
+    def _new_log(self) -> BinaryIO:
+        """Opened, the one before kept beside it. Raises DeviceUnready."""
+        try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            if self.log.exists():
+                self.log.replace(self.log.with_suffix(".log.old"))
+            return self.log.open("wb")
+        except OSError as error:
+            raise _unwritable(self.log, error) from error
 
     def stop(self, ask: Callable[[], bool] = lambda: False) -> None:
         """End it if it runs. ask: requests a clean exit; if that fails, signals are sent."""
@@ -105,7 +109,10 @@ class Program:
                 child.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 _signal(child.pid, signal.SIGKILL)
-                child.wait()
+                try:
+                    child.wait(STOP_S)
+                except subprocess.TimeoutExpired:  # the kernel holds it, as over a disk that hangs
+                    log.error("%s: process %d does not end though it was killed", self._name, child.pid)
         self._end_group(child.pid)
         with suppress(OSError):  # if it stays, it names an ended process, which `stop_leftover` notices
             self._pid_file.unlink()
@@ -164,6 +171,14 @@ class Program:
         except OSError:
             return ""
         return f"; its log ends with: {words}" if words else ""
+
+
+def _unwritable(file: Path, error: OSError) -> DeviceUnready:
+    return DeviceUnready(
+        "devices.directory",
+        f"{file} cannot be written ({error.strerror})",
+        "free disk space, or set devices.directory to another folder",
+    )
 
 
 def command_line(settings: config.EmulatorSettings, port: int, *, writable: bool = False) -> list[str]:

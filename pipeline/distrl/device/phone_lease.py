@@ -157,7 +157,10 @@ class PhoneLease:
         try:
             name, self._name, self._wanted = self._name, "", False
             if name and self._clock() - self._renewed < self.ttl_s * USABLE:  # else the phone likely does not answer
-                line = f"rm {DIRECTORY}/{name} 2>/dev/null && rmdir {DIRECTORY} 2>/dev/null"
+                # the second: of a renewal whose answer was lost
+                names = dict.fromkeys((name, self._next.name))
+                removed = " || ".join(f"rm {DIRECTORY}/{each} 2>/dev/null" for each in names)
+                line = f"{removed} && rmdir {DIRECTORY} 2>/dev/null"
                 with suppress(DeviceError):
                     self._session.run(line, deadline)
         finally:
@@ -176,16 +179,20 @@ class PhoneLease:
             )
 
     def _hold(self) -> None:
-        mine = replace(self._next, count=self._next.count + 1)
+        # A name of its own for each attempt: one whose answer was lost may have been carried out long ago, and then the
+        # entry is as old as that. The next one renames it.
+        mine = self._next = replace(self._next, count=self._next.count + 1)
         asked = self._clock()
         if self._name and self._session.run(f"mv {DIRECTORY}/{self._name} {DIRECTORY}/{mine.name}").code == 0:
             self._have(mine, asked)
             return
         found = self._found()
-        for _ in range(TRIES):
+        for tries_left in reversed(range(TRIES + 1)):
             if found and min(found) == mine.name:
                 self._have(mine, asked)
                 return
+            if not tries_left:
+                break
             if found and mine.name in found:  # two were made at once, and the smaller name wins
                 self._session.run(f"rm {DIRECTORY}/{mine.name}")
                 found.remove(mine.name)
@@ -234,7 +241,7 @@ class PhoneLease:
         return self._lost
 
     def _have(self, mine: LeaseName, asked: float) -> None:
-        self._next, self._name, self._renewed, self._lost = mine, mine.name, asked, None
+        self._name, self._renewed, self._lost = mine.name, asked, None
 
     def _found(self) -> list[str] | None:
         return entries(self._session)
@@ -270,9 +277,10 @@ class LeaseRenewer:
         """Renew it from now on. Does nothing where that is so already."""
         with self._lock:
             if lease not in self._ends:
-                end = self._ends[lease] = threading.Event()
+                end = threading.Event()
                 renew = partial(_renew_until, end, weakref.ref(lease), lease.ttl_s / RENEWALS)
                 SupervisedThread(renew, "phone lease")
+                self._ends[lease] = end
 
     def remove(self, lease: PhoneLease) -> None:
         """Stop renewing it; a renewal that has begun may still finish."""

@@ -389,6 +389,8 @@ class DevicePool:
                     with self._changed:
                         phone.release_locks()
                         phone.held_by, phone.held_until = found, self._clock() + HELD_S
+                        phone.end_session()
+                        phone.health = Health()  # else it would be lent without a lease once it is free
                 raise DeviceGone(phone.serial, f"{found} has it, as {name}", "list each phone once, in one process")
             phone.aliases[name] = found
 

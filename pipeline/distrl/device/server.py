@@ -23,7 +23,7 @@ import adbutils
 
 from distrl import config
 from distrl.device.adb_protocol import Connection, Deadline
-from distrl.device.errors import AdbServerGone, DeviceGone, refusal
+from distrl.device.errors import AdbServerGone, DeviceGone, DeviceTimeout, refusal
 from distrl.device.names import LOOPBACK, USB, adb_line
 from distrl.dial import dial
 from distrl.errors import DeviceError
@@ -35,6 +35,8 @@ STOP_S = 5.0
 POLL_S = 0.02
 SERVER_S = 5.0
 """Deadline of a request that the adb server answers by itself."""
+HUNG_S = 30.0
+"""A server of our own that has answered nothing for so long is ended, and another one started."""
 LISTENS_S = 1.0
 """Deadline of the test whether anything listens at the adb server's address."""
 LOG_TAIL = 500
@@ -64,6 +66,7 @@ class AdbServer:
         self._needed = needed
         self._child: subprocess.Popen[bytes] | None = None
         self._starting = threading.Lock()
+        self._silent_since: float | None = None
 
     @property
     def where(self) -> str:
@@ -89,7 +92,7 @@ class AdbServer:
     def start(self) -> bool:
         """Make sure that a server runs. Returns whether it is ours. Raises DeviceError if none can be started.
 
-        May be called again, from any thread, after the server was killed.
+        May be called again, from any thread, after the server was killed, or has hung for HUNG_S.
         """
         if not self._listens():
             if not self.local:
@@ -101,8 +104,29 @@ class AdbServer:
             with self._starting:
                 if not self._listens():  # no other thread has started one meanwhile
                     return self._start()
-        self.version()  # outside the lock: threads wait for an unresponsive server in parallel
+        try:
+            self.version()  # outside the lock: threads wait for an unresponsive server in parallel
+        except DeviceTimeout:
+            if not self._replaces_hung():
+                raise
+            return True
+        self._silent_since = None
         return False
+
+    def _replaces_hung(self) -> bool:
+        """Called when the server has not answered. Whether it was ours, hung for HUNG_S, and another one runs now."""
+        with self._starting:
+            since = self._silent_since = self._silent_since or time.monotonic()
+            if self._child is None or time.monotonic() - since < HUNG_S:
+                return False
+            log.warning(
+                "the adb server at %s (pid %d) has not answered for %.0f s: another one is started",
+                self.where,
+                self.pid,
+                HUNG_S,
+            )
+            self._silent_since = None
+            return self._start()
 
     def _start(self) -> bool:
         if self._log is not None:
@@ -144,7 +168,10 @@ class AdbServer:
             child.wait(STOP_S)
         except subprocess.TimeoutExpired:
             child.kill()
-            child.wait()
+            try:
+                child.wait(STOP_S)
+            except subprocess.TimeoutExpired:  # the kernel holds it, as over a USB port that hangs
+                log.error("the adb server's process %d does not end though it was killed", child.pid)
 
     def version(self) -> int:
         """The version of the server's protocol. Raises DeviceError if something else listens there."""

@@ -369,20 +369,34 @@ class AdbSession:
         self._size = (self._seen.width, self._seen.height)
         return self._seen
 
+    def require_awake(self) -> None:
+        """Raises DeviceBlack where the screen is off: the lock screen is in front of a real phone then, or nothing."""
+        if off := self._off(self._deadline()):
+            raise self._asleep(f"its screen is off ({off})")
+
+    def _off(self, deadline: Deadline) -> str:
+        """How the phone calls it that its screen is off; "" where it is on."""
+        found = _WAKEFULNESS.search(self._text("dumpsys power", deadline))
+        return "" if found is None or found.group(1) == "Awake" else found.group(1)
+
+    def _asleep(self, what: str) -> DeviceBlack:
+        return DeviceBlack(
+            self._serial,
+            what,
+            f"`{self._adb} shell input keyevent WAKEUP` (a reset does so), and `… shell svc power stayon true` to keep "
+            "it on",
+            asleep=True,
+        )
+
     def _black(self, what: str, deadline: Deadline) -> DeviceBlack:
         """The error for a black screenshot, with the cause if the phone reports it by the deadline."""
         try:
-            found = _WAKEFULNESS.search(self._text("dumpsys power", deadline))
+            off = self._off(deadline)
         except DeviceError as error:
             unknown = f"{what}, and whether its screen is on is unknown: {error.what}"
             return DeviceBlack(self._serial, unknown, f"see `{self._adb} shell dumpsys power`", unexplained=True)
-        if found is not None and found.group(1) != "Awake":
-            return DeviceBlack(
-                self._serial,
-                f"{what}: its screen is off ({found.group(1)})",
-                f"`{self._adb} shell input keyevent WAKEUP` (a reset does so), and `… shell svc power stayon true` to "
-                "keep it on",
-            )
+        if off:
+            return self._asleep(f"{what}: its screen is off ({off})")
         return DeviceBlack(
             self._serial,
             f"{what}, though its screen is on",

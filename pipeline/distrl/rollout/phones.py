@@ -167,6 +167,8 @@ class SessionPhone:
             try:
                 seen = self._seen()
             except (DeviceTimeout, DeviceBlack) as error:
+                if isinstance(error, DeviceBlack) and error.asleep:
+                    raise
                 fault = error  # perhaps a foreign app that forbids screenshots
             if (left := self._allow_list.enforce()) is not None:
                 self._left_apps.append(left)

@@ -120,9 +120,14 @@ def test_tensors_that_do_not_fit_are_refused_and_nothing_is_taken(agent: AutoUIP
     assert agent.adapter() == before
 
 
-def test_unknown_targets_and_a_second_adapter_are_refused(base_directory: Path, agent: AutoUIPolicy) -> None:
+@pytest.mark.parametrize("targets", [("nowhere",), ("q", "shared"), ("embed_tokens",), ("relative_attention_bias",)])
+def test_targets_that_are_no_linear_layers_are_refused(base_directory: Path, targets: tuple[str, ...]) -> None:
+    """PEFT would put weights on an embedding that nothing trains, and ship them."""
     with pytest.raises(PolicyError, match="lora_targets"):
-        AutoUIPolicy.open(base_directory, PolicySettings(lora_targets=("nowhere",)))
+        AutoUIPolicy.open(base_directory, PolicySettings(lora_targets=targets))
+
+
+def test_a_second_adapter_is_refused(agent: AutoUIPolicy) -> None:
     with pytest.raises(PolicyError, match="already"):
         LoraAdapter(agent.model.t5, ["q"], PolicySettings(), agent.base_sha256, 0)
 

@@ -63,6 +63,13 @@ class LoraAdapter:
             except ValueError as error:
                 raise PolicyError("policy.lora_targets", str(error), f"name layers of {_layers(module)}") from None
         self._module = module
+        shipped = get_peft_model_state_dict(module, save_embedding_layers=False)
+        if other := sorted(shipped.keys() ^ self.parameters().keys()):
+            raise PolicyError(
+                "policy.lora_targets",
+                f"names what is no linear layer ({other[0]})",
+                f"name layers of {_layers(module)}",
+            )
         self._config: Mapping[str, Any] = {
             **_identifying(settings, base_sha256),
             "target_modules": sorted(targets),

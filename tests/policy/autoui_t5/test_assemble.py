@@ -14,12 +14,15 @@ from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.policy.autoui.policy import AutoUIPolicy
 from distrl.policy.autoui_t5.assemble import assemble
+from distrl.policy.autoui_t5.model import AutoUIT5
 from distrl.policy.registry import policy_of
+from distrl.types import ScreenSize
 from safetensors.torch import load_file, save_file
-from transformers import GPT2Model
+from transformers import GPT2Model, T5ForConditionalGeneration
 from typer.testing import CliRunner
 
 from policy.autoui_t5.parts import base_model, blip2, checkpoint, gpt2, t5_settings, t5_tensors
+from policy.conftest import png
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +86,50 @@ def test_a_t5_whose_head_is_its_embeddings(sight: Path, tmp_path: Path) -> None:
     policy = policy_of(PolicySettings(base_model=tmp_path / "base"))
     assert isinstance(policy, AutoUIPolicy)
     assert policy.model.t5.lm_head.weight is policy.model.t5.shared.weight
+
+
+def resaved(directory: Path, *, own_head: bool) -> Path:
+    """A T5 of the kind of FLAN-T5 as the library of today saves it, which calls every head the embeddings."""
+    made = checkpoint(directory, fused=False)
+    model = T5ForConditionalGeneration.from_pretrained(made)
+    model.lm_head.weight = model.shared.weight
+    if own_head:
+        torch.manual_seed(7)
+        model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.shared.weight) * 0.3)
+    model.save_pretrained(made)
+    said = json.loads((made / "config.json").read_text())
+    assert (said["tie_word_embeddings"], said["scale_decoder_outputs"]) == (True, False)
+    return made
+
+
+@pytest.mark.parametrize("own_head", [True, False])
+def test_a_t5_that_the_library_has_saved_again_answers_by_the_head_that_it_has(
+    sight: Path, tmp_path: Path, own_head: bool
+) -> None:
+    made = resaved(tmp_path / "t5", own_head=own_head)
+    assert ("lm_head.weight" in load_file(made / "model.safetensors")) == own_head
+    assemble(made, sight, tmp_path / "base", None, 0)
+    policy = policy_of(PolicySettings(base_model=tmp_path / "base"))
+    assert isinstance(policy, AutoUIPolicy)
+    t5 = policy.model.t5
+    assert not t5.config.scale_decoder_outputs
+    assert (t5.lm_head.weight is t5.shared.weight) != own_head
+    head = load_file(made / "model.safetensors")["lm_head.weight" if own_head else "shared.weight"]
+    assert torch.equal(t5.lm_head.weight, head)
+    prompt = policy.tokenizer.encode_prompt("open the settings", (), ScreenSize(64, 128))
+    first, second = (policy.decide([png(3)], [prompt], None, [7]) for _ in range(2))
+    assert first == second
+
+
+def test_a_network_that_was_left_without_numbers_is_refused(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def untied(self: AutoUIT5, *given: object) -> None:
+        made(self, *given)
+        self.register_buffer("more", torch.zeros(3))
+
+    made = AutoUIT5.__init__
+    monkeypatch.setattr(AutoUIT5, "__init__", untied)
+    with pytest.raises(PolicyError, match="leaves more without numbers"):
+        policy_of(PolicySettings(base_model=copy))
 
 
 def test_what_does_not_fit_is_named(sight: Path, tmp_path: Path) -> None:

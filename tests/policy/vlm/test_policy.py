@@ -330,6 +330,16 @@ def test_the_prompt_is_the_same_on_another_day_and_names_what_it_is_told(directo
     assert "Act." in tokenizer.text(tokenizer.encode_prompt("open it", [], ScreenSize(64, 128)))
 
 
+def test_text_to_type_that_holds_a_special_token_is_no_action(directory: Path) -> None:
+    """No prompt could say later what was typed, and no demonstration can hold it."""
+    tokenizer = tokenizer_of(settings(directory, action_tokens=128))
+    screen, special = ScreenSize(64, 128), tokenizer.text([tokenizer.ends[0]])
+    written = tokenizer._dialect.write(Action(ActionKind.TYPE, text="red SPECIAL shoes"), screen)
+    for text, kind in ((written, ActionKind.TYPE), (written.replace("SPECIAL", special), ActionKind.INVALID)):
+        ids = (*tokenizer.processor.ids(text), tokenizer.ends[0])
+        assert tokenizer.decode_action(ids, screen).kind is kind
+
+
 def test_added_tokens_that_are_text_are_read_and_written_as_text(directory: Path) -> None:
     """Qwen's calls stand between two of them."""
     tokenizer = tokenizer_of(settings(directory, dialect="qwen25-mobile-use", action_tokens=256, system_prompt=None))

@@ -31,6 +31,8 @@ DEAD: Final = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.w
 """Of old T5s, which neither the library nor Auto-GUI reads."""
 FUSION: Final = ("image_dense.", "mha_layer.", "gate_dense.")
 PREFIX: Final = "vision_model."
+SHARED: Final = "shared.weight"
+HEAD: Final = "lm_head.weight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,11 @@ def assemble(checkpoint: Path, vision: Path, out: Path, decoder: Path | None, se
             str(checkpoint), f"has no {WORDS}", "load its tokenizer with AutoTokenizer, and `save_pretrained` it there"
         )
     language = _language(checkpoint)
+    if "scale_decoder_outputs" in t5:  # saved by transformers 5, which calls the head of every T5 its embeddings
+        head = language.get(HEAD)
+        if is_tied := head is None or torch.equal(head, language[SHARED]):
+            language.pop(HEAD, None)
+        t5["tie_word_embeddings"] = is_tied
     eyes = {name.removeprefix(PREFIX): value for name, value in _vision_tensors(vision).items()}
     with torch.device("meta"):
         model = described_model(t5, sight, str(checkpoint / CONFIG))
@@ -100,7 +107,7 @@ def _vision_config(vision: Path) -> dict[str, Any]:
 
 def _language(checkpoint: Path) -> dict[str, Tensor]:
     found = tensors_of(checkpoint, lambda name: name != DEAD)
-    shared = found.get("shared.weight")
+    shared = found.get(SHARED)
     for name in COPIES:
         copy = found.pop(name, None)
         if copy is not None and (shared is None or not torch.equal(copy, shared)):

@@ -59,6 +59,7 @@ def fill(model: AutoUIT5, language: Mapping[str, Tensor], vision: Mapping[str, T
 
     Raises PolicyError, which names what is missing, what there is no place for, and what has another shape.
     """
+    has_own_head = model.t5.lm_head.weight is not model.t5.shared.weight
     parts = {"vision.": (vision, VISION), "": (language, WEIGHTS)}
     for prefix, (tensors, file) in parts.items():
         wanted = {
@@ -73,8 +74,11 @@ def fill(model: AutoUIT5, language: Mapping[str, Tensor], vision: Mapping[str, T
             # a copy: the library maps the file, so that who writes to it would change a running policy
             value = nn.Parameter(tensors[names[name]].to(torch.float32, copy=True), requires_grad=False)
             setattr(model.get_submodule(owner), leaf, value)
-    if model.t5.config.scale_decoder_outputs:  # of a T5 whose head is its embeddings
+    if not has_own_head:
         model.t5.lm_head.weight = model.t5.shared.weight
+    every = (*model.named_parameters(remove_duplicate=False), *model.named_buffers())
+    if empty := [name for name, each in every if each.is_meta]:  # it would be computed with whatever is in memory
+        raise PolicyError(where, f"leaves {_first(empty)} without numbers", MAKE)
 
 
 def refuse_misfits(tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], where: str) -> None:

@@ -67,7 +67,9 @@ class AutoUIT5(EncoderDecoder):
         self.t5 = T5ForConditionalGeneration(config)
         for stack in (self.t5.encoder, self.t5.decoder):
             stack.embed_tokens = self.t5.shared
-        if not t5.get("tie_word_embeddings", True):  # FLAN-T5's head is its own, which the library no longer says
+        # FLAN-T5's head is its own, which the library no longer says. Whether outputs are scaled before the head is
+        # another question, which the library answers by the setting scale_decoder_outputs where there is one.
+        if not t5.get("tie_word_embeddings", True):
             self.t5.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
         else:
             self.t5.lm_head.weight = self.t5.shared.weight

@@ -72,10 +72,10 @@ class VlmTokenizer:
     def decode_action(self, ids: Sequence[int], screen: ScreenSize) -> Action:
         written = ids[:-1] if ids and ids[-1] in self.ends else ids
         text, seen = self.processor.text(written), self.processor.layout(screen).seen
-        if not self.processor.opens_thought:
-            return self._dialect.parse(text, seen)
-        found = self._dialect.parse(THINK + text, seen)
-        return Action(ActionKind.INVALID, text=text) if found.kind is ActionKind.INVALID else found
+        found = self._dialect.parse(THINK + text if self.processor.opens_thought else text, seen)
+        if found.kind is ActionKind.TYPE and self.processor.plain(found.text) != found.text:
+            return Action(ActionKind.INVALID, text=text)  # no later prompt could tell of it as it was typed
+        return replace(found, text=text) if found.kind is ActionKind.INVALID else found
 
     def text(self, ids: Sequence[int]) -> str:
         return self.processor.text(ids)

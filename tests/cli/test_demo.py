@@ -50,6 +50,12 @@ def test_a_file_is_taken_as_it_is_where_no_option_says_otherwise(file: Path) -> 
     assert made(file, phones=2) == ("demo-3", 3, 3, 2, "grpo")
 
 
+def test_what_a_run_has_stands_where_nothing_else_says_otherwise() -> None:
+    base = {"run": "demo-0", "learner": {"seed": 5}, "phones": {"count": 3}, "feeder": {"suite": "general"}}
+    assert made(None, base=base) == ("demo-0", 5, 5, 3, "aride")
+    assert made(None, base=base, seed=2, phones=4) == ("demo-0", 2, 2, 4, "aride")
+
+
 def test_variables_count_too() -> None:
     assert made(None, seed=1, environ={"DISTRL_PHONES__COUNT": "16"}) == ("demo-1", 1, 1, 16, "aride")
     assert made(None, seed=1, environ={"DISTRL_RUN": "mine"}) == ("mine", 1, 1, 8, "aride")

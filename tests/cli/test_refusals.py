@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +44,21 @@ def test_without_a_broker_it_ends_at_once_with_one_message(
     assert "Connection refused" in what
     assert hint.startswith("  hint: start the broker (`distrl up` starts a local one)")
     assert list(tmp_path.iterdir()) == [], "nothing was begun"
+
+
+def test_settings_that_cannot_be_are_named_also_where_no_broker_answers(cli: Cli, closed_port: int) -> None:
+    where = f"kafka.bootstrap=127.0.0.1:{closed_port}"
+    ended = cli("feed", "--set", where, "--set", "kafka.connect_timeout_s=0.5", "--set", "algorithm.group_size=4")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("algorithm.group_size: ")
+
+
+def test_a_full_disk_is_explained_though_a_write_names_no_file(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "distrl.cli.main", "config", "show"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(line, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("this machine: a file cannot be written (No space left on device)")
 
 
 def test_without_a_broker_a_log_of_json_has_the_message_and_no_other_line(cli: Cli, closed_port: int) -> None:

@@ -6,8 +6,9 @@ import io
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import factories
 import pytest
@@ -20,10 +21,11 @@ from distrl.config import Config, load
 from distrl.demo import run as demo
 from distrl.demo.progress import DemoProgress
 from distrl.errors import BrokerError, ConfigError, StackError
+from distrl.runs.recorded import join
 from distrl.stack.local import LocalStack
 from distrl.stack.processes import find_all, stop_all
 from distrl.telemetry.feed import RunFeed, status_of
-from distrl.train.roles import running
+from distrl.train.roles import Roles, running
 from distrl.train.run import train
 from distrl.train.watch import watch
 from distrl.types import Evaluation, Heartbeat, Trajectory
@@ -183,8 +185,38 @@ def test_that_the_learner_waits_for_demonstrations_is_printed_where_it_does(
             journal.publish_version(VERSION)
     out = io.StringIO()
     with pytest.raises(KeyboardInterrupt):
-        train(config, folder.parent / "out", Console(file=out, width=200), 1, None)
+        train(config, lambda base: config, folder.parent / "out", Console(file=out, width=200), 1, None)
     assert ("the learner waits for" in out.getvalue()) != has_version
+
+
+def test_roles_go_by_the_settings_that_the_runs_log_has_where_no_others_are_given(
+    config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = [
+        f"run={config.run}",
+        f"kafka.bootstrap={config.kafka.bootstrap}",
+        f"stack.directory={config.stack.directory}",
+        f"store.url={config.store.url}",
+        "devices.addresses=[127.0.0.1:1]",
+        "worker.temperature=0.5",
+    ]
+    other = config.feeder.model_copy(update={"suite": "general", "max_lag": 9})
+    join(config.model_copy(update={"feeder": other}), None, "feeder", ())
+    seen: list[Config] = []
+
+    def interrupted(roles: Roles, placement: object) -> None:
+        seen.append(load(roles._file, environ={}))
+        raise KeyboardInterrupt
+
+    def given(base: Mapping[str, Any]) -> Config:
+        return load(sets=own, environ={}, base=base)
+
+    monkeypatch.setattr(LocalStack, "up", lambda *_, **__: given({}))
+    monkeypatch.setattr("distrl.train.run.start_all", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(given({}), given, folder.parent / "out", Console(file=io.StringIO()), 1, None)
+    (found,) = seen
+    assert (found.feeder.suite, found.feeder.max_lag, found.worker.temperature) == ("general", 9, 0.5)
 
 
 def test_on_a_terminal_the_view_is_drawn_for_its_size(config: Config, folder: Path) -> None:

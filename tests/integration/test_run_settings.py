@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import subprocess
 import sys
 import time
@@ -11,12 +12,15 @@ from pathlib import Path
 
 import pytest
 from distrl.broker import topic_admin
+from distrl.broker.connect import admin
 from distrl.broker.journal import Journal, journal_lines
 from distrl.broker.producer import RecordProducer
+from distrl.broker.topic_admin import partition_count
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.errors import ConfigError
-from distrl.runs.recorded import base_tree, change, join, recorded
+from distrl.policy.registry import SHIPPED
+from distrl.runs.recorded import append, base_tree, change, defaults_with, join, recorded
 from distrl.runs.settings import learning_fingerprint, run_settings
 from distrl.types import Heartbeat, Update, Watermark
 from waiting import until
@@ -201,3 +205,60 @@ def test_what_looks_at_a_runs_fleet_goes_by_the_settings_in_its_log(
         servers = distrl(tmp_path, command, "--no-fleet", *given)
         assert config.kafka.bootstrap in servers.stdout
         assert "of at most" not in servers.stdout
+
+
+def reaching(config: Config) -> tuple[str, ...]:
+    return ("--set", f"kafka.bootstrap={config.kafka.bootstrap}", "--set", f"store.url={config.store.url}")
+
+
+def test_settings_that_are_sound_over_those_of_the_run_are_taken(config: Config, tmp_path: Path) -> None:
+    """They are not over the defaults: another algorithm has no such setting."""
+    join(config.model_copy(update={"algorithm": defaults_with("grpo").algorithm}), None, "feeder", ())
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    done = distrl(elsewhere, "runs", "set", config.run, "algorithm.clip=0.3", *reaching(config))
+    assert done.returncode == 0, done.stderr
+    found = recorded(config)
+    assert found is not None
+    assert found.values["algorithm.clip"] == 0.3
+    for path, value in (("algorithm.clip", "wide"), ("algorithm.no_such", "1")):
+        refused = distrl(elsewhere, "runs", "set", config.run, f"{path}={value}", *reaching(config))
+        assert (refused.returncode, path in refused.stderr) == (1, True), refused.stderr
+    new = distrl(elsewhere, "feed", "--set", f"run={config.run}-new", *reaching(config), "--set", "algorithm.clip=0.3")
+    assert (new.returncode, "algorithm.clip" in new.stderr) == (1, True), "a run that has none is one of the defaults"
+
+
+def test_who_changes_a_setting_needs_no_file_of_the_base_model(config: Config, tmp_path: Path) -> None:
+    shutil.copytree(SHIPPED, tmp_path / "base")
+    begun = changed(config, "policy", base_model=tmp_path / "base")
+    join(begun, None, "learner", ())
+    journal_one(begun)
+    before = recorded(config)
+    assert before is not None
+    (tmp_path / "base").rename(tmp_path / "moved")
+    done = distrl(tmp_path, "runs", "set", config.run, "feeder.max_lag=2", *reaching(config))
+    assert done.returncode == 0, done.stderr
+    found = recorded(config)
+    assert found is not None
+    assert found.values == before.values | {"feeder.max_lag": 2}
+    assert found.history[-1].fingerprint == learning_fingerprint(
+        changed(begun, "policy", base_model=tmp_path / "moved")
+    )
+
+
+def test_topics_are_altered_to_what_the_run_has(config: Config, tmp_path: Path) -> None:
+    join(changed(config, "kafka", task_partitions=5), None, "feeder", ())
+    done = distrl(tmp_path, "topics", "ensure", "--alter", "--set", f"run={config.run}", *reaching(config))
+    assert done.returncode == 0, done.stderr
+    assert partition_count(admin(config.kafka), config, topic_name(config.run, "tasks"), "count") == 5
+
+
+def test_a_run_with_settings_that_this_version_does_not_have_can_be_looked_at_and_removed(
+    config: Config, tmp_path: Path
+) -> None:
+    join(config, None, "learner", ())
+    append(config, "learner", (), {"learner.of_the_future": 1}, is_change=True)
+    for command in (("runs", "show", config.run), ("runs", "rm", config.run, "--yes")):
+        done = distrl(tmp_path, *command, *reaching(config))
+        assert done.returncode == 0, done.stderr
+        assert "learner.of_the_future" in done.stdout
+    assert f"removed run {config.run}" in done.stdout

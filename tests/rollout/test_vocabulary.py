@@ -87,7 +87,7 @@ def test_demonstrations_and_the_demo_are_refused_before_a_broker_is_asked(
     with pytest.raises(ConfigError, match="words of suite general"):
         run_demonstrations(given, 1, threading.Event())
     with pytest.raises(ConfigError, match="words of suite general"):
-        run_demo(given, 0.1, tmp_path, 0.0, Console())
+        run_demo(given, lambda base: given, 0.1, tmp_path, 0.0, Console())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -122,5 +122,5 @@ def test_nobody_is_refused_for_words_of_demonstrations_that_are_not_wanted(
 
     monkeypatch.setattr("distrl.train.run.LocalStack", start)
     with pytest.raises(RuntimeError, match="the stack"):
-        run_demo(given, 0.1, tmp_path, 0.0, Console())
+        run_demo(given, lambda base: given, 0.1, tmp_path, 0.0, Console())
     assert started == [given]

@@ -13,7 +13,7 @@ from distrl.config import Config, PhoneSettings, load
 from distrl.errors import ConfigError
 from distrl.stack import phones, ports
 from distrl.stack.part import Part, Site
-from distrl.stack.processes import find_all
+from distrl.stack.processes import find_all, stop_all
 from distrl.stack.serving import PortTakenError
 from simphone.fleet import FleetSettings
 from simphone.serve import PhonesInThread
@@ -92,3 +92,22 @@ def test_other_phones_at_the_port_are_not_taken_for_those_that_were_asked_for(tm
         phones.start_phones(site, PhoneSettings(count=2, evaluation_count=0, base_port=base))
     assert f"port {base + 1} of 127.0.0.1, for simulated phone sim1, is in use" in (tmp_path / "phones.log").read_text()
     assert find_all(tmp_path) == []
+
+
+def test_that_gestures_take_effect_at_once_is_said_of_these_phones_alone() -> None:
+    """Recorded for the run, it would be taken by workers with phones of their own."""
+    filled = phones.fill(Config(), stack_of(2, 1))
+    assert filled.devices.settle_unchanged_s == 0.0
+    assert "devices.settle_unchanged_s" not in filled.shared()
+
+
+def test_variables_of_other_sections_do_not_keep_the_phones_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may be sound only with a file or flags, which the phones' process is not given."""
+    monkeypatch.setenv("DISTRL_ALGORITHM__GROUP_SIZE", "4")
+    site = Site(tmp_path, tmp_path, threading.Event(), lambda text: None)
+    settings = PhoneSettings(count=1, evaluation_count=0, base_port=ports.draw("the tests", count=1))
+    part = phones.start_phones(site, settings)
+    assert part.child is not None
+    stop_all([part.child], 10.0)

@@ -19,7 +19,7 @@ from distrl.errors import StackError
 from distrl.stack import ports, processes
 from distrl.stack.processes import find_all, stop_all
 from distrl.train.restarts import PAUSES_S, SOON_S
-from distrl.train.roles import Roles, is_second, running, write_settings
+from distrl.train.roles import Roles, is_second, running, stop_left, write_settings
 from waiting import until
 
 SECRETS = ["store.access_key=ada", "store.secret_key=hunter2-store", "kafka.security_protocol=SASL_SSL",
@@ -339,6 +339,18 @@ def test_what_a_killed_demo_left_behind_is_stopped_first(config: Config, folder:
         roles.start("fleet", PHONES)
         assert {child.name for child in find_all(folder)} == {"fleet"}
     assert find_all(folder) == []
+
+
+def test_what_a_killed_training_of_another_run_left_behind_is_stopped_too(config: Config, tmp_path: Path) -> None:
+    """It would hold the phones, and go on with the servers of this one."""
+    abandoned = Roles(config, tmp_path / "other" / "logs")
+    abandoned.start("fleet", PHONES)
+    (tmp_path / "latest").symlink_to("other")
+    until(lambda: serves(tmp_path / "other" / "logs", "fleet"))
+    (left,) = find_all(tmp_path / "other" / "logs")
+    stop_left(tmp_path)
+    assert not left.lives()
+    stop_left(tmp_path)
 
 
 def test_a_role_runs_once(config: Config, folder: Path) -> None:

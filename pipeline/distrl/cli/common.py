@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 from rich.console import Console
@@ -18,12 +18,14 @@ from rich.text import Text
 from distrl import config as settings
 from distrl.cli.fitted_table import FittedTable
 from distrl.config import Config, may_hold_secret, sources
+from distrl.errors import BrokerError, ConfigError
 from distrl.supervised import SupervisedThread
 from distrl.telemetry import logs
 from distrl.text import printable
 
 if TYPE_CHECKING:
     from distrl.chat.endpoint import Counted
+    from distrl.runs.joined import Given
     from distrl.runs.recorded import RecordedSettings
 
 console = Console(emoji=False)
@@ -59,6 +61,15 @@ End = Annotated[
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done in detail, to standard error.")]
 RunName = Annotated[str, typer.Argument(help="The run.")]
 Share = Literal["all", "training", "evaluation"]
+
+
+NEEDED_FIRST: Final = ("run", "kafka", "store", "stack", "logging", "worker", "evaluate")
+"""The sections that lead to the run's log, and say how the process is called in its own."""
+
+
+def given(config_file: Path | None, sets: Sequence[str] | None) -> Given:
+    """The settings that a person gives, over others."""
+    return lambda base: settings.load(config_file, sets or (), base=base)
 
 
 def load(config_file: Path | None, sets: list[str] | None) -> Config:
@@ -106,16 +117,24 @@ def run_settings(
     return run_and_log(config_file, sets, run, share)[0]
 
 
+def of_run_if_any(config_file: Path | None, sets: list[str] | None) -> Config:
+    """As `run_settings`, for a command that may be the first of its run: the settings as given where the broker does
+    not have it yet."""
+    from distrl.broker.connect import check
+
+    here, wrong = _first_look(config_file, sets, "all")
+    return _over_log(here, wrong, check, given(config_file, sets), "all")[0]
+
+
 def run_and_log(
     config_file: Path | None, sets: list[str] | None, run: str | None = None, share: Share = "all"
 ) -> tuple[Config, RecordedSettings | None]:
     """As `run_settings`, with what the run's log has of its settings, if anything."""
     from distrl.broker.runs import check_run
 
-    given = [*(sets or ()), *([] if run is None else [f"run={run}"])]
-    settings = connected_to_broker(config_file, given, share)
-    check_run(settings)
-    return _of_run(settings, config_file, given, share)
+    own = [*(sets or ()), *([] if run is None else [f"run={run}"])]
+    here, wrong = _first_look(config_file, own, share)
+    return _over_log(here, wrong, check_run, given(config_file, own), share)
 
 
 def started(
@@ -134,11 +153,10 @@ def started(
     """
     from distrl.broker.connect import check
 
-    settings = connected_to_broker(config_file, sets, share)
-    log_as(settings, role, role if name is None else name(settings), verbose)
-    check(settings)
+    here, wrong = _first_look(config_file, sets, share)
+    log_as(here, role, role if name is None else name(here), verbose)
     stop = stopped_by_signals()
-    settings, found = _of_run(settings, config_file, sets or (), share)
+    settings, found = _over_log(here, wrong, check, given(config_file, sets), share)
     from distrl.runs.recorded import join
 
     join(settings, found, role, sources(config_file, sets or ()))
@@ -151,17 +169,37 @@ def log_as(config: Config, role: str, process: str, verbose: bool) -> None:
     logs.configure(process, verbose, logs.Identity(config.run, role, process) if as_json else None)
 
 
-def _of_run(
-    given: Config, config_file: Path | None, sets: Sequence[str], share: Share = "all"
-) -> tuple[Config, RecordedSettings | None]:
-    """`given` over the settings that the run's log has, and those, if any."""
-    from distrl.runs.recorded import base_tree, recorded
-    from distrl.stack.local import connect
+def _first_look(config_file: Path | None, sets: list[str] | None, share: Share) -> tuple[Config, ConfigError | None]:
+    """The settings as given. Where they are not sound over the defaults, as they may be over those of their run: what
+    leads to its log, and the error."""
+    try:
+        return connected_to_broker(config_file, sets, share), None
+    except ConfigError as error:
+        from distrl.stack.local import connect
+        from distrl.stack.running_stacks import refuse_broker_of_other
 
-    found = recorded(given)
-    if found is None:
-        return given, None
-    return connect(settings.load(config_file, sets, base=base_tree(found, given)), share), found
+        here = connect(settings.load(config_file, sets or (), only=NEEDED_FIRST), share)
+        refuse_broker_of_other(here)
+        return here, error
+
+
+def _over_log(
+    here: Config, wrong: ConfigError | None, check: Callable[[Config], object], own: Given, share: Share
+) -> tuple[Config, RecordedSettings | None]:
+    """`own` over the settings that the run's log has, and those, if any, once the broker has passed `check`. wrong: as
+    of `_first_look`; raised where nothing is found over which they could be sound."""
+    from distrl.runs.joined import over_recorded
+
+    try:
+        check(here)
+        found = over_recorded(here, own, share)
+    except BrokerError:
+        if wrong is not None:
+            raise wrong from None
+        raise
+    if wrong is not None and found[1] is None:
+        raise wrong
+    return found
 
 
 def command_line(
@@ -237,6 +275,13 @@ def stopped_by_signals(*, second_kills: bool = False) -> threading.Event:
     for number in numbers:
         signal.signal(number, ask)
     return stop
+
+
+def end_if_stopped(stop: threading.Event) -> None:
+    """End as interrupted (130) where the command was asked to stop before it was done: 0 says that all is done, and
+    nobody would start it again."""
+    if stop.is_set():
+        raise typer.Exit(130)
 
 
 def stopped_how(interrupt: KeyboardInterrupt) -> None:

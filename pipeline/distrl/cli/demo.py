@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from types import MappingProxyType
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -66,8 +68,8 @@ def demo(
 ) -> None:
     """Train an agent on this machine with every real part, then write report.html and report.json.
 
-    An option that is not given leaves what the settings say. A run that they do not name is called by suite, algorithm
-    and seed; one that they name and that has begun refuses other settings.
+    An option that is not given leaves what the settings say, or else what the run began with. A run that they do not
+    name is called by suite, algorithm and seed; one that they name and that has begun refuses other settings.
 
     Ctrl-C stops everything cleanly; the same command goes on where the run was. A stack that `distrl up` has started in
     stack.directory is used, and stays up at the end.
@@ -76,15 +78,19 @@ def demo(
 
     logs.configure("demo")
     ended_as_interrupted()
-    settings = _settings(config, sets, seed, phones, algorithm, suite)
+    options = partial(_settings, config, sets, seed, phones, algorithm, suite)
+    settings = options()
     began = time.time() if started is None else started
     refuse_second(settings, out)  # before what takes seconds to import
 
     from distrl.demo.run import run_demo
     from distrl.demo.summary import held_out_success
 
+    def given(base: Mapping[str, Any]) -> Config:
+        return options(base={**base, "run": settings.run})
+
     try:
-        report = run_demo(settings, minutes, out, began, console)
+        report = run_demo(settings, given, minutes, out, began, console)
     except KeyboardInterrupt as interrupt:
         stopped_how(interrupt)
         raise
@@ -101,8 +107,10 @@ def _settings(
     algorithm: str | None,
     suite: str | None,
     environ: Mapping[str, str] | None = None,
+    base: Mapping[str, Any] = MappingProxyType({}),
 ) -> Config:
-    """Each option over the file and the variables, --set over all of them; the demo's own where none says anything."""
+    """Each option over the file and the variables, --set over all of them; where none says anything what the run has,
+    `base`, and else the demo's own."""
     given = [
         *([f"algorithm.type={algorithm}"] if algorithm is not None else []),
         *([f"learner.seed={seed}", f"phones.seed={seed}"] if seed is not None else []),
@@ -110,9 +118,9 @@ def _settings(
         *(sets_of(suite) if suite else ()),
         *(sets or []),
     ]
-    found = load(config, given, environ)
-    phones_of = {"count": PHONES, "seed": found.learner.seed}
-    return load(config, given, environ, {"run": _run_name(found), "phones": phones_of})
+    found = load(config, given, environ, base)
+    phones_of = {"count": PHONES, "seed": found.learner.seed, **base.get("phones", {})}
+    return load(config, given, environ, {"run": _run_name(found), **base, "phones": phones_of})
 
 
 def _run_name(settings: Config) -> str:

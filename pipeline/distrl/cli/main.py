@@ -106,9 +106,11 @@ def main() -> None:
     except DistrlError as error:
         _end(error)
     except OSError as error:
-        if error.filename is None or error.errno not in UNUSABLE | FULL:
+        if error.errno not in FULL and (error.filename is None or error.errno not in UNUSABLE):
             raise
         log.debug("%s cannot be used", error.filename, exc_info=True)
+        if error.filename is None:  # of a write, which names no file
+            _end(DistrlError("this machine", f"a file cannot be written ({error.strerror})", "free disk space"))
         fix = "free disk space there" if error.errno in FULL else ELSEWHERE
         _end(DistrlError(str(error.filename), f"cannot be used ({error.strerror})", fix))
     except KeyboardInterrupt:

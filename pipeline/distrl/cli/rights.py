@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, connected, print_line
+from distrl.cli.common import ConfigFile, Sets, connected, of_run_if_any, print_line
 from distrl.errors import ConfigError
 
 app = typer.Typer(help="Print or grant what a role may do in a run (docs/security.md).", no_args_is_help=True)
@@ -34,7 +34,7 @@ def kafka(
     from distrl.rights.kafka import commands
     from distrl.rights.roles import role_named
 
-    found, settings = role_named(role), connected(config, sets)
+    found, settings = role_named(role), of_run_if_any(config, sets) if apply else connected(config, sets)
     lines = commands(found, settings, principal)
     if apply:
         from distrl.rights.grant import grant

@@ -15,6 +15,7 @@ from distrl.cli.common import (
     Sets,
     Verbose,
     console,
+    end_if_stopped,
     started,
 )
 from distrl.cli.learner import learner
@@ -132,6 +133,7 @@ def evaluate(
         console.print(str(score), markup=False, soft_wrap=True)
     if stop.is_set():
         console.print("it was stopped; the same command plays what is left", markup=False, soft_wrap=True)
+    end_if_stopped(stop)
 
 
 def demonstrate(
@@ -176,3 +178,4 @@ def demonstrate(
 
     with exporting(settings, "demonstrator", "demonstrate") as monitor:
         run_demonstrations(settings, settings.warmup.demonstrations if count is None else count, stop, monitor)
+    end_if_stopped(stop)

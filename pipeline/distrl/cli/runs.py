@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -87,15 +89,17 @@ def ls(
 @app.command("show")
 def show(run: RunName, config: ConfigFile = None, sets: Sets = None) -> None:
     """One run: its settings and who changed them, topics, objects, processes."""
-    settings = run_settings(config, sets, run)
+    settings, unsound = _settings_or_why(config, sets, run)
     (found,) = _overviews(settings, [run])
     from distrl.offline.record_text import escaped, utc_text
     from distrl.runs.recorded import TYPE
     from distrl.runs.settings import run_settings as values_of
 
-    if found.settings is None:
+    if unsound:
+        print_line(unsound)
+    if found.settings is None and not unsound:
         print_line(f"run {run} has no settings in its log yet: its learner or feeder records them when it starts")
-    else:
+    elif found.settings is not None:
         values = found.settings.values
         defaults = values_of(_defaults(str(values.get(TYPE))))
         shown = table("setting", "value", "default")
@@ -149,10 +153,11 @@ def change(
     paths = [each.partition("=")[0].strip() for each in changes]
     settings = run_settings(config, [*(sets or ()), *changes], run)
     from distrl.runs.recorded import change as record
-    from distrl.runs.settings import BASE_PATH, BASE_SHA256
+    from distrl.runs.settings import BASE_PATH, BASE_SHA256, shared_settings
     from distrl.runs.settings import run_settings as values_of
 
-    values = values_of(settings)
+    # Only who names another base model needs its files.
+    values = values_of(settings) if BASE_PATH in paths else shared_settings(settings)
     for path in paths:
         if path not in values:
             raise ConfigError(
@@ -188,11 +193,9 @@ def rm(
     from distrl.offline.record_text import escaped
     from distrl.runs.overview import heard
 
-    try:
-        settings = run_settings(config, sets, run)
-    except WireError as error:  # such a run can be removed all the same
-        settings = with_broker(config, [*(sets or ()), f"run={run}"])
-        print_line(f"settings of run {run}: {escaped(str(error))}")
+    settings, unsound = _settings_or_why(config, sets, run)
+    if unsound:  # such a run can be removed all the same
+        print_line(unsound)
     (found,) = _overviews(settings, [run])
     with console.status("listening for its processes"):
         at_work = heard(settings, found)
@@ -253,6 +256,27 @@ def _defaults(algorithm: str) -> Config:
         return defaults_with(algorithm)
     except ConfigError:
         return Config()
+
+
+def _settings_or_why(config_file: Path | None, sets: list[str] | None, run: str) -> tuple[Config, str]:
+    """The settings of a run; where those in its log cannot be used, as of a version with other ones, the given ones
+    with the store and the group that the log names, and a line that says why."""
+    try:
+        return run_settings(config_file, sets, run), ""
+    except (WireError, ConfigError) as error:
+        settings = with_broker(config_file, [*(sets or ()), f"run={run}"])  # refuses what is wrong with the given ones
+        from distrl.offline.record_text import escaped
+        from distrl.runs.overview import store_named
+        from distrl.runs.recorded import recorded
+
+        with suppress(WireError):
+            found = recorded(settings)
+            group = found.values.get("worker.group") if found is not None else None
+            if isinstance(group, str):
+                settings = settings.model_copy(update={"worker": settings.worker.model_copy(update={"group": group})})
+            if "url" not in settings.store.model_fields_set:
+                settings = settings.model_copy(update={"store": store_named(found, settings.store)})
+        return settings, f"settings of run {run}: {escaped(str(error))}"
 
 
 def _names(settings: Config) -> list[str]:

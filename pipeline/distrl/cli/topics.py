@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, connected_to_broker, console, print_line, row, table
+from distrl.cli.common import (
+    ConfigFile,
+    Sets,
+    connected_to_broker,
+    console,
+    of_run_if_any,
+    print_line,
+    row,
+    table,
+)
 from distrl.cli.rights import RoleName
 
 app = typer.Typer(help="Create, describe or wait for the topics of a run.", no_args_is_help=True)
@@ -32,7 +41,7 @@ def ensure_topics(
     """
     from distrl.broker import group, topic_admin
 
-    settings = connected_to_broker(config, sets)
+    settings = of_run_if_any(config, sets)
     for line in topic_admin.ensure(settings, alter=alter):
         console.print(str(line), markup=False, highlight=False, soft_wrap=True)
     if begun := group.begin(settings):
@@ -48,7 +57,7 @@ def describe_topics(config: ConfigFile = None, sets: Sets = None) -> None:
     from distrl.broker import topic_admin
 
     shown = table("topic", "partitions\n× copies", "records,\nat most", "cleanup", "retention", "differences")
-    for topic in topic_admin.describe(connected_to_broker(config, sets)):
+    for topic in topic_admin.describe(of_run_if_any(config, sets)):
         held = f"{topic.partitions} × {topic.copies}"
         cells = row(topic.name, held, topic.records, topic.cleanup, topic.retention, topic.differences)
         shown.add_row(*cells)

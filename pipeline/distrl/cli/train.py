@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, console, ended_as_interrupted, load, stopped_how
+from distrl.cli.common import ConfigFile, Sets, console, ended_as_interrupted, given, load, stopped_how
 from distrl.telemetry import logs
 
 
@@ -46,7 +46,7 @@ def train(
     from distrl.train.run import train as run
 
     try:
-        run(settings, out, console, workers, evaluation_phones)
+        run(settings, given(config, sets), out, console, workers, evaluation_phones)
     except KeyboardInterrupt as interrupt:
         stopped_how(interrupt)
         raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,13 @@ def load(
     sets: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
     base: Mapping[str, Any] | None = None,
+    only: Collection[str] = (),
 ) -> Config:
     """The configuration from the tree `base`, then `file` (YAML), then `environ` (DISTRL_*), then `sets`
     ("path.to=value"); the later wins. Another algorithm.type than the base's takes none of the base's `algorithm`.
 
-    Raises ConfigError, naming the setting, what is wrong with it and what is allowed.
+    only: the sections that are taken of what is given; all if empty. Raises ConfigError, naming the setting, what is
+    wrong with it and what is allowed.
     """
     tree: dict[str, Any] = {} if file is None else _without_empty(_read(file))
     variables: dict[str, str] = {}
@@ -49,6 +51,8 @@ def load(
             raise ConfigError("--set", "one has no '='", "write it as --set path.to.setting=value")
         _put(tree, path := path_of(named.strip().split(".")), value, where=f"--set {named}")
         variables.pop(".".join(path), None)
+    if only:
+        tree = {name: value for name, value in tree.items() if name in only}
     try:
         return Config.model_validate(_over(base or {}, tree))
     except ValidationError as error:

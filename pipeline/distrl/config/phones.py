@@ -112,7 +112,7 @@ class DeviceSettings(Section):
     operation_timeout_s: float = Field(5.0, gt=0, description="total deadline of one operation on a phone")
     settle_timeout_s: float = Field(3.0, gt=0, description="longest wait for two equal frames after an action")
     settle_poll_s: float = Field(0.02, gt=0, description="pause between two frames while settling")
-    settle_unchanged_s: float = Field(
+    settle_unchanged_s: Annotated[float, LOCAL] = Field(
         0.25, ge=0, description="how long a screen that an action did not change must stay so; its app may be slow"
     )
     keyboard: Literal["auto", "input", "service"] = Field(

@@ -5,6 +5,7 @@ Everything learned is in the log and the store, so a demo that is stopped and st
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from distrl.demo.progress import DemoProgress
 from distrl.errors import ConfigError
 from distrl.evaluate.gather import gather
 from distrl.evaluate.report import write_report
+from distrl.runs.joined import Given
 from distrl.runs.recorded import recorded
 from distrl.train.folder import folder_of
 from distrl.train.placement import WORKERS, place
@@ -31,14 +33,14 @@ SAVE_S = 5.0
 """How often it is saved how long a demo has trained: one that is killed has trained, too."""
 
 
-def run_demo(config: Config, minutes: float, out: Path, started: float, console: Console) -> Path:
+def run_demo(config: Config, given: Given, minutes: float, out: Path, started: float, console: Console) -> Path:
     """Train for `minutes` in total over all invocations and write report.html and report.json into the run's folder.
 
     started: time.time() at which the set-up began. Returns the path of the report. Raises as `prepared` and `recorded`.
     """
     progress_file = folder_of(config, out).progress
     progress = DemoProgress.load(progress_file)  # refuses a broken file before anything is created
-    with prepared(config, out, console, OWNER) as (settings, folder, stack):
+    with prepared(config, given, out, console, OWNER) as (settings, folder, stack):
         found = recorded(settings)
         progress = progress.of(None if found is None else found.records[0].at)
         if progress.train_seconds == 0.0:
@@ -99,6 +101,7 @@ def _evaluate(settings: Config, roles: Roles, console: Console) -> None:
     if not console.is_terminal:  # no status line then
         console.print(f"{doing}: some minutes")
     with console.status(doing):
-        roles.start("evaluation", "evaluate", *arguments)
+        everywhere = f"devices.addresses={json.dumps(settings.devices.addresses)}"  # else on the evaluator's alone
+        roles.start("evaluation", "evaluate", *arguments, sets=[everywhere])
         while not roles.finished("evaluation"):
             time.sleep(0.2)

@@ -36,6 +36,7 @@ from distrl.runs.settings import (
     learning_fingerprint,
     other_settings,
     run_settings,
+    shared_settings,
 )
 from distrl.types import Settings
 
@@ -227,7 +228,7 @@ def change(config: Config, role: str, sources: Sequence[str], changes: Mapping[s
             "start records all of its settings for the run",
         )
     values = found.values
-    changes = _whole_algorithm(changes, values, run_settings(config))
+    changes = _whole_algorithm(changes, values, shared_settings(config))
     differ = [each for each in differences(values, values | dict(changes)) if each.path in changes]
     of_fold = learned(differ, config)
     if of_fold and journal_lines(config):
@@ -236,18 +237,29 @@ def change(config: Config, role: str, sources: Sequence[str], changes: Mapping[s
             f"decides what is learned, and run {config.run} has learned already",
             "choose a new `run`; `distrl ablate` folds this run's log with other settings",
         )
-    append(config, role, sources, changes, is_change=True)
+    # Where nothing changes that the fold reads, the base model need not be here.
+    fingerprint = learning_fingerprint(config) if of_fold else found.history[-1].fingerprint
+    append(config, role, sources, changes, is_change=True, fingerprint=fingerprint)
 
 
-def append(config: Config, role: str, sources: Sequence[str], values: Mapping[str, Any], *, is_change: bool) -> None:
-    """Append one record and wait until it is acknowledged. Raises BrokerError."""
+def append(
+    config: Config,
+    role: str,
+    sources: Sequence[str],
+    values: Mapping[str, Any],
+    *,
+    is_change: bool,
+    fingerprint: str | None = None,
+) -> None:
+    """Append one record and wait until it is acknowledged. fingerprint: of learning; None: that of `config`. Raises
+    BrokerError."""
     record = Settings(
         SYSTEM_CLOCK.now_ms(),
         role,
         this_process(),
         tuple(sources),
         version("distrl"),
-        learning_fingerprint(config),
+        learning_fingerprint(config) if fingerprint is None else fingerprint,
         is_change,
         {path: json.dumps(value, sort_keys=True) for path, value in values.items()},
     )

@@ -85,6 +85,11 @@ def run_settings(config: Config) -> dict[str, Any]:
     No credential is in, and no address, name or place of a machine or process: the store is in if other machines can
     reach it. Raises PolicyError where the base model is unreadable.
     """
+    return {**shared_settings(config), BASE_SHA256: base_sha256(config.policy), ADAPTERS_PATH: ADAPTERS}
+
+
+def shared_settings(config: Config) -> dict[str, Any]:
+    """Those of `run_settings` that somebody can set."""
     named = {} if _is_on_this_machine(config.store.url) else config.store.model_dump(mode="json", include=STORE)
     base = config.policy.base_model
     # Who takes it from the log is started in another directory
@@ -93,8 +98,6 @@ def run_settings(config: Config) -> dict[str, Any]:
         **config.shared(),
         **whole,
         **{f"store.{name}": value for name, value in named.items()},
-        BASE_SHA256: base_sha256(config.policy),
-        ADAPTERS_PATH: ADAPTERS,
     }
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from simphone.fleet import FleetSettings, SettingError
 
-from distrl.config import Config, PhoneSettings
+from distrl.config import ENV_PREFIX, Config, PhoneSettings
 from distrl.errors import ConfigError
 from distrl.stack.part import Part, Site
 from distrl.stack.ports import HOST
@@ -33,7 +33,9 @@ def start_phones(site: Site, phones: PhoneSettings) -> Part:
         for name, value in phones.model_dump(mode="json").items()
         for flag in ("--set", f"phones.{name}={json.dumps(value)}")
     ]
-    child = start(NAME, [sys.executable, "-m", "distrl.cli.main", "phones", *sets], site.directory)
+    line = [sys.executable, "-m", "distrl.cli.main", "phones", *sets]
+    # Without variables: what they say of other sections may be sound only over a file or flags that it is not given.
+    child = start(NAME, line, site.directory, without=ENV_PREFIX)
     ports = range(phones.base_port, phones.base_port + total(phones))
     last = ports[-1]  # they are opened in order
     serve(child, ports, lambda: child.listens(last), site, ready_s=READY_S, stop_s=STOP_S, hint=HINT)

@@ -200,6 +200,15 @@ def running(
             raise
 
 
+def stop_left(out: Path) -> None:
+    """Stop the roles that a killed training has left in `out`, whatever its run: they would hold phones and use the
+    stack that is started."""
+    folders = (each for each in sorted(out.glob("*/logs")) if not each.parent.is_symlink())
+    if left := [child for each in folders for child in find_all(each)]:
+        LOG.warning("stopping what a killed training has left: %s", ", ".join(child.name for child in left))
+        stop_all(left, timeout_s=STOP_TIMEOUT_S)
+
+
 def is_second(interrupt: KeyboardInterrupt) -> bool:
     """Whether a Ctrl-C came while an earlier one was obeyed; another error may have been handled in between, as that of
     a wait which takes too long."""

@@ -19,20 +19,27 @@ from distrl.config import Config
 from distrl.errors import StackError
 from distrl.policy.registry import tokenizer_of
 from distrl.rollout.vocabulary import refuse_unknown_words
+from distrl.runs.joined import Given, over_recorded
 from distrl.stack.local import LocalStack
 from distrl.tasks.lists import suite_of
 from distrl.train.folder import RunFolder, alone, folder_of, refuse_second
 from distrl.train.placement import Placement, place
-from distrl.train.roles import Roles, running
+from distrl.train.roles import Roles, running, stop_left
 from distrl.train.watch import watch
 from distrl.types import Split
 
 
 def train(
-    config: Config, out: Path, console: Console, workers: int, evaluation: int | None, owner: str = "distrl train"
+    config: Config,
+    given: Given,
+    out: Path,
+    console: Console,
+    workers: int,
+    evaluation: int | None,
+    owner: str = "distrl train",
 ) -> None:
     """Train until KeyboardInterrupt. Raises as `prepared`; StackError where a role cannot be started."""
-    with prepared(config, out, console, owner) as (settings, folder, stack):
+    with prepared(config, given, out, console, owner) as (settings, folder, stack):
         own = not config.devices.named
         count = settings.phones.evaluation_count if own and evaluation is None else evaluation or 0
         placement = place(settings, own=own, workers=workers, evaluation=count)
@@ -51,30 +58,30 @@ def train(
 
 
 @contextmanager
-def prepared(config: Config, out: Path, console: Console, owner: str) -> Iterator[tuple[Config, RunFolder, LocalStack]]:
+def prepared(
+    config: Config, given: Given, out: Path, console: Console, owner: str
+) -> Iterator[tuple[Config, RunFolder, LocalStack]]:
     """The settings with all endpoints, the run's folder, and the servers, which are stopped after the block if they
-    were started for it. The topics are there.
+    were started for it. The topics are there, and what the run's log has of its settings is in.
 
-    Raises ConfigError, before anything starts, if the suite lacks tasks of a split, the algorithm cannot train the
-    policy, or the base model lacks words of the suite that is demonstrated or fed; StackError if somebody else trains
-    in `out` or on the stack, and if the disk is full.
+    config: what is given, over the defaults. Raises ConfigError, before anything starts, if the suite lacks tasks of a
+    split, the algorithm cannot train the policy, or the base model lacks words of the suite that is demonstrated or
+    fed; StackError if somebody else trains in `out` or on the stack, and if the disk is full.
     """
     folder = folder_of(config, out)
     refuse_second(config, out)
-    suite = suite_of(config.feeder)
-    for split in Split:
-        suite.task(0, 0, split)
-    tokenizer = tokenizer_of(config.policy)
-    refuse_other_policy(config, tokenizer)
-    if config.warmup.demonstrations or not config.feeder.tasks:
-        refuse_unknown_words(config.feeder, tokenizer)
+    _refuse_unsound(config)
     try:
         with alone(config, out, owner):
             folder.make()
+            stop_left(out)
             stack = LocalStack(config, owner=owner)
             with console.status("starting Kafka, the object store, adb and the phones"):
                 settings = stack.up(reuse=True)
             try:
+                settings, found = over_recorded(settings, given)
+                if found is not None:
+                    _refuse_unsound(settings)
                 topic_admin.ensure(settings)
                 yield settings, folder, stack
             finally:
@@ -88,6 +95,16 @@ def prepared(config: Config, out: Path, console: Console, owner: str) -> Iterato
                 "free disk space there, then run the same command again: it continues the run",
             ) from error
         raise
+
+
+def _refuse_unsound(config: Config) -> None:
+    suite = suite_of(config.feeder)
+    for split in Split:
+        suite.task(0, 0, split)
+    tokenizer = tokenizer_of(config.policy)
+    refuse_other_policy(config, tokenizer)
+    if config.warmup.demonstrations or not config.feeder.tasks:
+        refuse_unknown_words(config.feeder, tokenizer)
 
 
 def start_all(roles: Roles, placement: Placement) -> None:

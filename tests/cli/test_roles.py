@@ -1,0 +1,35 @@
+"""What the commands of roles end with."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from distrl.cli import roles
+from distrl.cli.main import app
+from distrl.config import Config
+from typer.testing import CliRunner
+
+
+@pytest.mark.parametrize(
+    ("command", "work"),
+    [
+        (["demonstrate"], "distrl.demonstrations.scripted.run_demonstrations"),
+        (["evaluate", "--versions", "last"], "distrl.evaluate.run.evaluate_versions"),
+    ],
+)
+@pytest.mark.parametrize("asked", [True, False])
+def test_who_is_asked_to_stop_before_all_is_done_does_not_end_as_if_it_were(
+    monkeypatch: pytest.MonkeyPatch, command: list[str], work: str, asked: bool
+) -> None:
+    """Else nobody would start it again: a training's parent, a Job."""
+    stop = threading.Event()
+
+    def stopped(*_: object) -> list[object]:
+        if asked:
+            stop.set()
+        return []
+
+    monkeypatch.setattr(roles, "started", lambda *_: (Config(), stop))
+    monkeypatch.setattr(work, stopped)
+    assert CliRunner().invoke(app, command).exit_code == (130 if asked else 0)

@@ -83,6 +83,17 @@ FIRES = {
         [],
     ),
     "no episode is unknown": ("DistrlNoOutcomes", [outcomes("unknown", "3x120")], []),
+    "no update is made of what is there": (
+        "DistrlNotLearning",
+        [
+            ready(FEEDER, 1),
+            ready(LEARNER, 1),
+            'distrl_quiet_seconds{run="r"} 0x120',
+            'distrl_unlearned_seconds{run="r"} 0+60x120',
+        ],
+        [R],
+    ),
+    "updates take their time": ("DistrlNotLearning", ['distrl_unlearned_seconds{run="r"} 0+60x59 0+60x60'], []),
     "nobody learns": ("DistrlNoLearner", ['distrl_ready{run="r", role="feeder"} 1x120'], [R]),
     "one recovers": (
         "DistrlNoLearner",

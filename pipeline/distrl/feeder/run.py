@@ -23,6 +23,7 @@ from distrl.broker.reader import CutError
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.feeder.admission import Admission
+from distrl.feeder.due_update import DueUpdate
 from distrl.feeder.facts import TaskFacts
 from distrl.feeder.fleet import Fleet
 from distrl.feeder.publish import ROLE, TaskPublisher
@@ -129,8 +130,8 @@ class Feeder:
         self._reporter = Reporter(HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, send), monitor)
         self._fleet = Fleet()
         self._most = config.feeder.outstanding_for(0)
-        self._moving_since = time.monotonic()
-        self._next_log = time.monotonic()
+        self._moving_since = self._next_log = time.monotonic()
+        self._due_update = DueUpdate(config.learner.trajectories_per_update, self._moving_since)
         # Without counts: a snapshot's are behind those of a feeder that was killed, and a counter never goes back.
         self._reporter.report(self._facts.version, {})
         self._snapshots = SnapshotWriter(config, producer, found.view.processes)
@@ -222,6 +223,9 @@ class Feeder:
             "retried": self._facts.retried,
             "max_lag": self._config.feeder.max_lag,
             "quiet_seconds": self._quiet_s(),
+            "unlearned_seconds": self._due_update.waits_s(
+                len(self._facts.unlearned), self._facts.update, time.monotonic()
+            ),
             "consumer_lag": self._topics.consumer_lag,
         }
         self._reporter.report(self._facts.version, metrics)

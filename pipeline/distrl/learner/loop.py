@@ -112,6 +112,7 @@ class Loop:
             self._traces.read,
         )
         self._saver = CheckpointSaver(config, store, self._state.u, recovered.refused)
+        self._state.features.report_to(self._loaded)
 
     def follow(self, open_readers: ExitStack) -> None:
         """Open the log at the state's watermarks; `open_readers` closes it, and ends the upload of a checkpoint."""
@@ -326,6 +327,13 @@ class Loop:
         if isinstance(error, StoreError):
             self._intake.store_failed()
         LOG.error("waiting for the %s: %s", "store" if isinstance(error, StoreError) else "broker", error)
+
+    def _loaded(self) -> None:
+        """With each screenshot that is loaded: the store is back, though what was waited for may still take hours."""
+        self._metrics.stalled = False
+        self._reporter.monitor.progress()  # not the ranks: an order of theirs is under way
+        if self._reporter.due:
+            self._reporter.report(self._publisher.newest, self.metrics())
 
     def _report(self, *, at_once: bool = False) -> None:
         """Report progress and, where it is due or is to be sent at once, the figures."""

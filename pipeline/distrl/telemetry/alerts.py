@@ -61,8 +61,9 @@ RECORDED: Final = (
         f'sum by (run) ({name("devices")}{{role="worker", state=~"{ANSWER}"}})'
         f' / sum by (run) ({name("devices")}{{role="worker"}})',
     ),
-    Recorded(FOLDING_SHARE, f"sum by (run) (rate({name('folding_seconds')}[15m]))"),
-    Recorded(WAITING_SHARE, f"sum by (run) (rate({name('waiting_seconds')}[15m]))"),
+    # Both grow when what they count ends, so that a long update is all counted at its end.
+    Recorded(FOLDING_SHARE, f"clamp_max(sum by (run) (rate({name('folding_seconds')}[15m])), 1)"),
+    Recorded(WAITING_SHARE, f"clamp_max(sum by (run) (rate({name('waiting_seconds')}[15m])), 1)"),
 )
 
 
@@ -99,6 +100,14 @@ ALERTS: Final = (
         "15m",
         "critical",
         "run {{ $labels.run }} is fed, and no learner of it is ready",
+    ),
+    Alert(
+        "DistrlNotLearning",
+        f"max by (run) ({name('unlearned_seconds')}) > 3600",
+        "5m",
+        "critical",
+        "run {{ $labels.run }}: trajectories for an update have waited for {{ $value | humanizeDuration }}, and no "
+        "update was made",
     ),
     Alert(
         "DistrlNoFeeder",

@@ -202,6 +202,9 @@ METRICS: Final[dict[str, Metric]] = {
     "quiet_seconds": Metric(
         "since a trajectory came that was not interrupted, while tasks are outstanding", FEEDER, unit=SECONDS
     ),
+    "unlearned_seconds": Metric(
+        "since the trajectories of an update are there, while no update is made of them", FEEDER, unit=SECONDS
+    ),
     "consumer_lag": Metric(
         "records of the tasks topic that the workers' group has not committed, within some ten seconds", FEEDER
     ),

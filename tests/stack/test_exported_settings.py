@@ -12,7 +12,7 @@ from distrl.cli.common import connected
 from distrl.cli.main import app
 from distrl.config import Config, load
 from distrl.errors import StackError
-from distrl.stack import kafka, ports, running_stacks, s3
+from distrl.stack import kafka, phones, ports, running_stacks, s3
 from distrl.stack.local import LocalStack, connect
 from distrl.stack.part import Part
 from distrl.stack.processes import find_all, start, stop_all
@@ -62,6 +62,7 @@ def test_the_endpoints_of_a_whole_stack_are_left_out_and_filled_in_again(tmp_pat
     try:
         record.put(Part(kafka.NAME, "127.0.0.1:1234", {}, child))
         record.put(Part(s3.NAME, f"file://{tmp_path}/objects", {}))
+        record.put(Part(phones.NAME, "127.0.0.1:26000-26011", phones.settings(config.phones)))
         filled = connect(config)
         assert (filled.kafka.bootstrap, filled.store.url) == ("127.0.0.1:1234", f"file://{tmp_path}/objects")
         write_settings(filled, tmp_path / "settings.yaml")
@@ -71,6 +72,9 @@ def test_the_endpoints_of_a_whole_stack_are_left_out_and_filled_in_again(tmp_pat
         assert not {"kafka_port", "s3_port"} & left.stack.model_fields_set
         assert connect(left).kafka.bootstrap == "127.0.0.1:1234"
         assert left.run == "seven"
+        assert left.devices.named == ()
+        assert left.devices.settle_unchanged_s == 0.0, "of roles that are given some of the phones by address"
+        assert len(connect(left).devices.addresses) == 12
     finally:
         stop_all([child], 10.0)
 

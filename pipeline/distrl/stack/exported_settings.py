@@ -30,7 +30,8 @@ def portable(config: Config) -> dict[str, Any]:
     if ours.get(adb.NAME) == f"{config.adb.host}:{config.adb.port}":
         filled += [("adb", "host"), ("adb", "port")]
     if phones.NAME in parts and phones.fill(config, parts[phones.NAME], "all").devices == config.devices:
-        filled += [("devices", "addresses"), ("devices", "settle_unchanged_s"), ("phones", "base_port")]
+        # Not settle_unchanged_s: who is given some of these phones by address finds it here alone.
+        filled += [("devices", "addresses"), ("phones", "base_port")]
     default = Config()
     filled += [
         (section, name)

@@ -75,7 +75,9 @@ class VlmTokenizer:
         found = self._dialect.parse(THINK + text if self.processor.opens_thought else text, seen)
         if found.kind is ActionKind.TYPE and self.processor.plain(found.text) != found.text:
             return Action(ActionKind.INVALID, text=text)  # no later prompt could tell of it as it was typed
-        return replace(found, text=text) if found.kind is ActionKind.INVALID else found
+        if self.processor.opens_thought and found.kind is ActionKind.INVALID:
+            return Action(ActionKind.INVALID, text=text)
+        return found
 
     def text(self, ids: Sequence[int]) -> str:
         return self.processor.text(ids)

@@ -283,4 +283,28 @@ def test_rows_that_a_list_gains_join_the_newest_round_also_where_records_were_de
         facts.see_task(task)
     grown = state(rows(40), facts, len(before) - deleted + 33)
     grown.find_next()
-    assert {task.task_id[-5:] for task in grown.due(7)} == {"-0030"}, "33 are left of it: 13 old and 20 new ones"
+    later = [task.task_id for task in grown.due(7)]
+    assert len(later) == 33
+    assert not {task.task_id for task in before} & set(later), "nothing is fed again"
+    rounds = {"0030", "0031"} if deleted else {"0030"}
+    assert {name[-4:] for name in later} == rounds, "33 are left of it: 13 old and 20 new ones"
+
+
+def test_a_list_feeds_nothing_again_though_records_of_the_round_that_is_fed_were_deleted() -> None:
+    """With their trajectories: nothing tells that they were fed."""
+    suite = ListSuite("mine", [Row("", n, f"go to {n}", "mine", "go", Split.TRAIN, 5) for n in range(40)])
+
+    def state(facts: TaskFacts, outstanding: int) -> FeederState:
+        wide = replace(WIDE, outstanding=outstanding)
+        found = FeederState(suite.families, lambda n: suite.task(n, 0, Split.TRAIN), wide, facts, round_length=40)
+        found.facts.see_version(version(0, 4))
+        return found
+
+    before, facts = state(TaskFacts(2), 30).due(7), TaskFacts(2, deleted=20)
+    for task in before[20:]:
+        facts.see_task(task)
+    again = state(facts, 10 + 15)
+    again.find_next()
+    later = [task.task_id for task in again.due(7)]
+    assert len(later) == 15
+    assert not {task.task_id for task in before} & set(later)

@@ -127,12 +127,14 @@ class FeederState:
     def _last_fed(self, family: str) -> int:
         """The index of the last task of the family that is known to be fed, across gaps of deleted records.
 
-        If none is known, that of the first one; and where records were deleted, skips as many tasks as records. Of a
-        list, the index at which the newest round begins that is known: rows that came since join in there, and are not
-        fed alone once for each round before.
+        If none is known, that of the first one; and where records were deleted, skips as many tasks as records.
+
+        Of a list, rows that came since join in the newest round that is known, and are not fed alone once for each
+        round before: the index at which it begins, or, where records were deleted, which nothing tells from rows that
+        came, that of its last task that is known.
         """
-        if self.round_length and (begin := self._newest_round()) is not None:
-            return begin
+        if self.round_length and (newest := self._newest_round()):
+            return newest[-1] if self.facts.deleted else newest[0] // self.round_length * self.round_length
         first, step, deleted = self.families.index(family), len(self.families), self.facts.deleted
         last, gap, index = first + deleted * step, 0, first
         while gap <= deleted:
@@ -143,17 +145,18 @@ class FeederState:
             index += step
         return last
 
-    def _newest_round(self) -> int | None:
-        """The index at which the last round of the list begins of which a task is known to be fed; None if none is.
+    def _newest_round(self) -> list[int]:
+        """The indices of the tasks that are known to be fed in the last round of the list that has any.
 
         Across gaps of as many rounds as the deleted records fill, where the list has not more than doubled since.
         """
         deleted, length = self.facts.deleted, self.round_length
         longest = 1 + 2 * deleted // length if deleted else 0
-        newest, begin, gap = None, 0, 0
+        newest, begin, gap = list[int](), 0, 0
         while gap <= longest:
-            if any(self._episodes_fed(self.task_at(index).task_id) for index in range(begin, begin + length)):
-                newest, gap = begin, 0
+            places = range(begin, begin + length)
+            if known := [index for index in places if self._episodes_fed(self.task_at(index).task_id)]:
+                newest, gap = known, 0
             else:
                 gap += 1
             begin += length

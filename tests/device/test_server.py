@@ -143,19 +143,20 @@ def test_our_own_that_is_slow_to_take_a_connection_stays_ours_and_no_second_is_s
 
 
 def test_our_own_that_hangs_is_replaced_after_a_while_and_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AdbServer.ask, "__defaults__", (0.5, None))
-    monkeypatch.setattr(server_module, "STOP_S", 0.5)
     settings = config.AdbSettings(port=free_ports(1))
     with AdbServer(settings) as server:
         hung = some_pid(server)
         os.kill(hung, signal.SIGSTOP)
-        with pytest.raises(DeviceTimeout):
-            server.start()
-        assert server.pid == hung
-        monkeypatch.setattr(server_module, "HUNG_S", 0.0)
-        with pytest.raises(DeviceTimeout):
-            AdbServer(settings).start()
-        assert server.start()
+        with monkeypatch.context() as patch:
+            patch.setattr(AdbServer.ask, "__defaults__", (0.5, None))
+            patch.setattr(server_module, "STOP_S", 0.5)
+            with pytest.raises(DeviceTimeout):
+                server.start()
+            assert server.pid == hung
+            patch.setattr(server_module, "HUNG_S", 0.0)
+            with pytest.raises(DeviceTimeout):
+                AdbServer(settings).start()
+            assert server.start()
         assert server.pid not in (None, hung)
         assert AdbServer(settings).start() is False
         assert not psutil.pid_exists(hung)

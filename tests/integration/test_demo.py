@@ -201,7 +201,8 @@ def test_roles_go_by_the_settings_that_the_runs_log_has_where_no_others_are_give
         "worker.temperature=0.5",
     ]
     other = config.feeder.model_copy(update={"suite": "general", "max_lag": 9})
-    join(config.model_copy(update={"feeder": other}), None, "feeder", ())
+    phones = config.phones.model_copy(update={"popup_probability": 0.9})
+    join(config.model_copy(update={"feeder": other, "phones": phones}), None, "feeder", ())
     seen: list[Config] = []
 
     def interrupted(roles: Roles, placement: object) -> None:
@@ -211,12 +212,13 @@ def test_roles_go_by_the_settings_that_the_runs_log_has_where_no_others_are_give
     def given(base: Mapping[str, Any]) -> Config:
         return load(sets=own, environ={}, base=base)
 
-    monkeypatch.setattr(LocalStack, "up", lambda *_, **__: given({}))
+    monkeypatch.setattr(LocalStack, "up", lambda stack, **_: stack._config)
     monkeypatch.setattr("distrl.train.run.start_all", interrupted)
     with pytest.raises(KeyboardInterrupt):
         train(given({}), given, folder.parent / "out", Console(file=io.StringIO()), 1, None)
     (found,) = seen
     assert (found.feeder.suite, found.feeder.max_lag, found.worker.temperature) == ("general", 9, 0.5)
+    assert found.phones.popup_probability == 0.9, "those that the stack is asked for"
 
 
 def test_on_a_terminal_the_view_is_drawn_for_its_size(config: Config, folder: Path) -> None:

@@ -262,3 +262,26 @@ def test_a_run_with_settings_that_this_version_does_not_have_can_be_looked_at_an
         assert done.returncode == 0, done.stderr
         assert "learner.of_the_future" in done.stdout
     assert f"removed run {config.run}" in done.stdout
+
+
+@pytest.mark.parametrize(("recorded_s", "taken_s"), [(1.5, 1.5), (0.0, 0.25)])
+def test_what_a_run_was_begun_with_of_a_setting_that_is_each_process_s_own_now(
+    config: Config, caplog: pytest.LogCaptureFixture, recorded_s: float, taken_s: float
+) -> None:
+    """A wait for slow apps is kept; none, which is right for simulated phones alone, is not."""
+    join(config, None, "learner", ())
+    append(config, "learner", (), {"devices.settle_unchanged_s": recorded_s}, is_change=True)
+    assert base_of(config).devices.settle_unchanged_s == taken_s
+    with caplog.at_level(logging.WARNING, "distrl.runs"):
+        join(config, recorded(config), "worker", ())
+    assert caplog.messages == []
+
+
+def test_topics_are_made_whatever_settings_the_run_has(config: Config, tmp_path: Path) -> None:
+    """As for a roll-back to before a setting: the hook before it makes topics."""
+    join(config, None, "learner", ())
+    append(config, "learner", (), {"learner.of_the_future": 1}, is_change=True)
+    given = ("--set", f"run={config.run}", "--set", "kafka.task_partitions=2", *reaching(config))
+    done = distrl(tmp_path, "topics", "ensure", *given)
+    assert done.returncode == 0, done.stderr
+    assert "not used: learner.of_the_future" in done.stderr

@@ -101,6 +101,10 @@ spec:
         - podSelector:
             matchLabels:
               {{- include "distrl.selector" $role | nindent 14 }}
-    - ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]
+    - ports:
+        {{- range prepend (.root.Values.networkPolicy.dns.ports | default list) 53 }}
+        - {port: {{ . }}, protocol: UDP}
+        - {port: {{ . }}, protocol: TCP}
+        {{- end }}
 {{- end }}
 {{- end -}}

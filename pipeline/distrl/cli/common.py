@@ -18,7 +18,7 @@ from rich.text import Text
 from distrl import config as settings
 from distrl.cli.fitted_table import FittedTable
 from distrl.config import Config, may_hold_secret, sources
-from distrl.errors import BrokerError, ConfigError
+from distrl.errors import BrokerError, ConfigError, WireError
 from distrl.supervised import SupervisedThread
 from distrl.telemetry import logs
 from distrl.text import printable
@@ -118,12 +118,19 @@ def run_settings(
 
 
 def of_run_if_any(config_file: Path | None, sets: list[str] | None) -> Config:
-    """As `run_settings`, for a command that may be the first of its run: the settings as given where the broker does
-    not have it yet."""
+    """As `run_settings`, for a command that may be the first of its run, or has to work whatever its log holds: the
+    settings as given where the broker does not have it yet, and where this version or user cannot read what it has."""
     from distrl.broker.connect import check
 
     here, wrong = _first_look(config_file, sets, "all")
-    return _over_log(here, wrong, check, given(config_file, sets), "all")[0]
+    try:
+        return _over_log(here, wrong, check, given(config_file, sets), "all")[0]
+    except (WireError, ConfigError, BrokerError) as error:
+        if wrong is not None:
+            raise
+        check(here)
+        note(f"what the run's log has of its settings is not used: {error}")
+        return here
 
 
 def run_and_log(

@@ -272,7 +272,7 @@ def _settings_or_why(config_file: Path | None, sets: list[str] | None, run: str)
         with suppress(WireError):
             found = recorded(settings)
             group = found.values.get("worker.group") if found is not None else None
-            if isinstance(group, str):
+            if isinstance(group, str) and "group" not in settings.worker.model_fields_set:
                 settings = settings.model_copy(update={"worker": settings.worker.model_copy(update={"group": group})})
             if "url" not in settings.store.model_fields_set:
                 settings = settings.model_copy(update={"store": store_named(found, settings.store)})

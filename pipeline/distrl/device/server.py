@@ -110,7 +110,6 @@ class AdbServer:
             if not self._replaces_hung():
                 raise
             return True
-        self._silent_since = None
         return False
 
     def _replaces_hung(self) -> bool:
@@ -118,6 +117,9 @@ class AdbServer:
         with self._starting:
             since = self._silent_since = self._silent_since or time.monotonic()
             if self._child is None or time.monotonic() - since < HUNG_S:
+                return False
+            with suppress(DeviceTimeout):  # it may have been asked seldom, and be slow again
+                self.version()
                 return False
             log.warning(
                 "the adb server at %s (pid %d) has not answered for %.0f s: another one is started",
@@ -235,7 +237,9 @@ class AdbServer:
         """One request to the server itself and its answer."""
         with Connection(self.adb, who or self.where, Deadline(timeout_s)) as connection:
             connection.request(request)
-            return connection.read_text()
+            answer = connection.read_text()
+        self._silent_since = None
+        return answer
 
     def _listens(self) -> bool:
         """Whether anything does; one that is too slow to say so does. Raises AdbServerGone where that cannot be found

@@ -89,7 +89,11 @@ class Features:
 
     def _embedded(self, ref: ObjectRef, images: Images) -> ImageFeatures | None:
         """None: it is no image."""
+        found = self._found(ref, images)
         self._progress()
+        return found
+
+    def _found(self, ref: ObjectRef, images: Images) -> ImageFeatures | None:
         if self._folder is not None and (kept := self._folder.get(ref.sha256)) is not None:
             return kept
         try:

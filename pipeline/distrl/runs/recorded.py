@@ -47,6 +47,9 @@ ALGORITHM = "algorithm."
 TYPE = "algorithm.type"
 LEARNER = "learner"
 STORE_PATHS = {f"store.{name}" for name in STORE}
+OWN_SINCE = frozenset({"devices.settle_unchanged_s"})
+"""Settings that belonged to the run once, and belong to each process now. What a run has of one is taken, but for 0:
+that may be of the phones of a local stack."""
 STORE_URL = "store.url"
 """None in a record: what records before it say of the store is not so any more, and each process has its own."""
 RECORDERS = (LEARNER, "feeder", "demonstrator")
@@ -155,7 +158,7 @@ def base_tree(found: RecordedSettings, here: Config) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     values = found.values
     same_algorithm = values.get(TYPE) == here.algorithm.type
-    ours = {*here.shared(), *STORE_PATHS}
+    ours = {*here.shared(), *STORE_PATHS, *(path for path in OWN_SINCE if values.get(path))}
     for path, value in values.items():
         section, *names = path.split(".")
         if path in NOT_SETTINGS or section not in known or not names:
@@ -191,7 +194,7 @@ def join(config: Config, found: RecordedSettings | None, role: str, sources: Seq
             append(config, role, sources, here, is_change=False)
             join(config, recorded(config), role, sources)  # another role may have been first
         return
-    differ = differences(found.values, here)
+    differ = [each for each in differences(found.values, here) if each.path not in OWN_SINCE]
     of_fold = learned(differ, config)
     if role == LEARNER and of_fold:
         if journal_lines(config):

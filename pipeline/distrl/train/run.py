@@ -19,7 +19,8 @@ from distrl.config import Config
 from distrl.errors import StackError
 from distrl.policy.registry import tokenizer_of
 from distrl.rollout.vocabulary import refuse_unknown_words
-from distrl.runs.joined import Given, over_recorded
+from distrl.runs.joined import Given
+from distrl.runs.recorded import base_tree, recorded
 from distrl.stack.local import LocalStack
 from distrl.tasks.lists import suite_of
 from distrl.train.folder import RunFolder, alone, folder_of, refuse_second
@@ -75,13 +76,17 @@ def prepared(
         with alone(config, out, owner):
             folder.make()
             stop_left(out)
-            stack = LocalStack(config, owner=owner)
-            with console.status("starting Kafka, the object store, adb and the phones"):
+            stack = LocalStack(_without_phones(config), owner=owner)
+            with console.status("starting Kafka, the object store and adb"):
                 settings = stack.up(reuse=True)
             try:
-                settings, found = over_recorded(settings, given)
+                # What the phones are like is in the run's log, too.
+                found = recorded(settings)
                 if found is not None:
-                    _refuse_unsound(settings)
+                    _refuse_unsound(config := given(base_tree(found, settings)))
+                stack = LocalStack(config, owner=owner)
+                with console.status("starting the phones"):
+                    settings = stack.up(reuse=True)
                 topic_admin.ensure(settings)
                 yield settings, folder, stack
             finally:
@@ -95,6 +100,11 @@ def prepared(
                 "free disk space there, then run the same command again: it continues the run",
             ) from error
         raise
+
+
+def _without_phones(config: Config) -> Config:
+    none = config.phones.model_copy(update={"count": 0, "evaluation_count": 0})
+    return config.model_copy(update={"phones": none})
 
 
 def _refuse_unsound(config: Config) -> None:

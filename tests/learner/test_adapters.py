@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 
 import factories
+import pytest
+from distrl.broker.reader import RawRecord
+from distrl.broker.topics import topic_name
+from distrl.config import Config
 from distrl.learner.adapters import BLOCK, NamedVersions, prunable
-from distrl.types import LogPosition, ObjectRef, Trajectory, Version
+from distrl.learner.reading import pending_log_at, take
+from distrl.learner.skipped import SkippedRecords
+from distrl.types import (
+    LoggedTrajectory,
+    LogPosition,
+    ObjectRef,
+    PutAside,
+    Skipped,
+    Trajectory,
+    Update,
+    Version,
+    Watermark,
+)
+from distrl.wire.codec import encode
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,3 +108,19 @@ def test_a_record_that_is_read_again_changes_nothing() -> None:
     named.see(at(9), played(3))
     named.see(at(2), played(3))
     assert named.named_from({0: 5}) == {0}
+
+
+@pytest.mark.parametrize("how", ["put aside", "left out"])
+def test_what_a_record_names_that_is_not_learned_from_is_kept_as_well(settings: Config, how: str) -> None:
+    """It is in the log all the same, and whoever looks at it asks for its weights."""
+    topic = topic_name(settings.run, "trajectories")
+    logged = LoggedTrajectory(LogPosition(topic, 0, 0), played(BLOCK + 1))
+    raw = RawRecord(logged.position, b"t", encode(logged.trajectory), 0)
+    sha256 = hashlib.sha256(raw.value or b"").hexdigest()
+    marks = (Watermark(topic, 0, 1),)
+    aside = Update(0, marks, "f", 0, (PutAside(topic, 0, (0,)),))
+    left_out = Skipped(topic, 0, 0, sha256, "lost")
+    skipped = SkippedRecords([], [left_out]) if how == "left out" else SkippedRecords([aside])
+    pending_log = pending_log_at(settings, ())
+    assert take(raw, pending_log, skipped) is None
+    assert pending_log.named.named_from({0: 0}) == {1}

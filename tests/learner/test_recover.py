@@ -138,3 +138,14 @@ def test_a_checkpoint_with_a_damaged_tensor_is_refused_so_that_pruning_does_not_
         (tmp_path / key).write_bytes(b"rotten")
     found = recover(settings, store, history=History.of(updates), log=log_up_to(state))
     assert (found.state.u, set(found.refused)) == (0, {state.u})
+
+
+@pytest.mark.parametrize("meta", [{}, {"u": "nine"}, {"u": 9, "watermarks": [["only a topic"]]}])
+def test_a_checkpoint_whose_manifest_cannot_be_read_is_refused_so_that_pruning_does_not_count_it(
+    settings: Config, run: Run, store: ObjectStore, meta: dict[str, object]
+) -> None:
+    """As one of a later version, after a roll-back: each checkpoint of this version would be deleted for it at once."""
+    state, updates, _ = run
+    save_checkpoint(store, settings.run, state.u, {}, meta)
+    found = recover(settings, store, history=History.of(updates), log=log_up_to(state))
+    assert (found.state.u, set(found.refused)) == (0, {state.u})

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from distrl import config
 from distrl.errors import StoreError
+from distrl.store import directory
 from distrl.store.directory import LARGE, LEFT_S, DirectoryStore
 from distrl.store.objects import ObjectStore, open_store
 
@@ -122,3 +123,33 @@ def test_what_a_killed_writer_has_left_is_removed_by_a_later_one(tmp_path: Path)
     DirectoryStore(root).put_named(f"{folder.relative_to(root)}/another.png", bytes(LARGE))
     assert not old.exists()
     assert new.exists()
+
+
+def test_other_users_may_read_what_the_mask_of_the_process_lets_them(tmp_path: Path) -> None:
+    """As workers beside a learner of another user, or who looks at pages."""
+    for mask, mode in ((0o022, 0o644), (0o077, 0o600)):
+        child = in_child(
+            tmp_path,
+            f"""
+            from distrl.store import directory
+            directory.UMASK = {mask}
+            store.put_named("runs/{mask}.json", b"x")
+            """,
+        )
+        assert child.returncode == 0, child.stderr
+        assert (tmp_path / "objects" / f"runs/{mask}.json").stat().st_mode & 0o777 == mode
+
+
+def test_names_of_new_folders_and_of_files_that_were_there_are_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power loss may take what a record names: its writer may have been killed before it could sync."""
+    synced: list[Path] = []
+    monkeypatch.setattr(directory, "sync", synced.append)
+    store = DirectoryStore(tmp_path / "objects")
+    ref = store.put("screenshots", PNG, "png", "2026-01-02")
+    folders = [*reversed((tmp_path / "objects" / ref.key).relative_to(tmp_path).parents)]
+    assert synced == [*(tmp_path / each for each in folders[:-1]), (tmp_path / "objects" / ref.key).parent]
+    synced.clear()
+    assert store.put("screenshots", PNG, "png", "2026-01-02") == ref
+    assert synced == [(tmp_path / "objects" / ref.key).parent]

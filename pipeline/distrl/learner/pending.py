@@ -68,12 +68,16 @@ class PendingLog:
         """Add a record; each partition's come in order. False where it, or an earlier record of its id, was read."""
         if not self.passed(logged.position, content):
             return False
-        if logged.position.topic == self._trajectories:
-            self.named.see(logged.position, logged.trajectory)
+        self.names(logged)
         if not self._first.admits(_name(logged)):
             return False
         self._pending.append(logged)
         return True
+
+    def names(self, logged: LoggedTrajectory) -> None:
+        """Note which versions a record names, also one that is not learned from."""
+        if logged.position.topic == self._trajectories:
+            self.named.see(logged.position, logged.trajectory)
 
     def passed(self, position: LogPosition, content: bytes = b"") -> bool:
         """Note that the record at `position` was read, decodable or not. False where it was read before.

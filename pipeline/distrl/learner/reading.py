@@ -61,11 +61,11 @@ def take(raw: RawRecord, pending_log: PendingLog, skipped: SkippedRecords) -> Lo
     Raises WireError where it cannot be decoded; it counts as read then.
     """
     content = content_of(raw)
-    if skipped.leaves_out(raw.position, raw.value):
-        pending_log.passed(raw.position, LEFT_OUT + content)
-        return None
-    if skipped.skips(raw.position):
-        pending_log.passed(raw.position, content)
+    left_out = skipped.leaves_out(raw.position, raw.value)
+    if left_out or skipped.skips(raw.position):
+        pending_log.passed(raw.position, LEFT_OUT + content if left_out else content)
+        with suppress(WireError):  # it is in the log all the same, and so are the weights that it names
+            pending_log.names(LoggedTrajectory(raw.position, decoded(raw, Trajectory)))
         return None
     try:
         logged = LoggedTrajectory(raw.position, decoded(raw, Trajectory))

@@ -34,6 +34,7 @@ from distrl.wire.gc_paused import gc_paused
 LOG = logging.getLogger("distrl.learner.recover")
 
 
+UNUSABLE = "it is damaged, or of a later version"
 NARROW_WINDOW = 0.8
 """Share of learner.rebuild_window that the buffer may span before the learner warns."""
 
@@ -88,18 +89,18 @@ def recover(
     history = history or read_history(config)
     log = log or log_of(config, history)
     refused: dict[int, str] = {}
-    for meta in manifests(config, store, at_most):
-        try:
-            u, saved = int(meta["u"]), Saved.of(meta, needed(meta))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            LOG.warning("a checkpoint is refused: its manifest is damaged (%r)", error)
+    for u, meta in manifests(config, store, at_most):
+        saved = None if meta is None else saved_as(meta)
+        if meta is None or saved is None:
+            refused[u] = UNUSABLE  # as below
+            LOG.warning("the checkpoint of %d updates is refused: %s", u, UNUSABLE)
             continue
         why: str | None = refusal(saved, history.updates, log.ranges)
         if why is None:
             refuse_other_settings(meta["config_fingerprint"], config, f"the checkpoint of update {u}")
             found = load_checkpoint(store, config.run, u)
             if found is None:
-                refused[u] = "it is damaged"  # else pruning would count it, and delete the last sound one for it
+                refused[u] = UNUSABLE  # else pruning would count it, and delete the last sound one for it
                 continue
             try:
                 state = LearnerState.restore(config, meta, found[1], read_back(config, needed(meta)))
@@ -147,12 +148,20 @@ def refuse_other_log(
         )
 
 
-def manifests(config: Config, store: ObjectStore, at_most: int | None) -> Iterator[dict[str, Any]]:
-    """The manifests of the run's checkpoints, newest first."""
+def manifests(config: Config, store: ObjectStore, at_most: int | None) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """The run's checkpoints by their updates, newest first, and their manifests; None for a damaged one."""
     for u in checkpoints(store, config.run):
-        meta = checkpoint_meta(store, config.run, u) if at_most is None or u <= at_most else None
-        if meta is not None:
-            yield meta
+        if at_most is None or u <= at_most:
+            yield u, checkpoint_meta(store, config.run, u)
+
+
+def saved_as(meta: Mapping[str, Any]) -> Saved | None:
+    """What a manifest says of its checkpoint; None where this version cannot read it, as one of a later version."""
+    try:
+        return Saved.of(meta, needed(meta))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        LOG.warning("a checkpoint's manifest cannot be read: %r", error)
+        return None
 
 
 def _other_content(

@@ -20,12 +20,11 @@ from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import ConfigError
-from distrl.learner.choose_checkpoint import Saved, marks, refusal
+from distrl.learner.choose_checkpoint import marks, refusal
 from distrl.learner.journal_writer import JournalWriter
 from distrl.learner.publish import reservation
 from distrl.learner.reading import TOPICS
-from distrl.learner.recover import log_of, manifests, refuse_other_journal
-from distrl.learner.state import needed
+from distrl.learner.recover import log_of, manifests, refuse_other_journal, saved_as
 from distrl.runs.named_objects import screens_of
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.objects import CorruptObjectError, MissingObjectError, open_store
@@ -112,7 +111,8 @@ def _refuse_without_a_beginning(config: Config, place: str, history: History, u:
     if all(first == 0 for first, _ in log.ranges.values()):
         return
     saved = manifests(config, open_store(config.store), at_most=u)
-    if not any(refusal(Saved.of(meta, needed(meta)), history.updates, log.ranges) is None for meta in saved):
+    found = [each for _, meta in saved if meta is not None and (each := saved_as(meta)) is not None]
+    if not any(refusal(each, history.updates, log.ranges) is None for each in found):
         raise ConfigError(
             place,
             f"was folded by update {u} of {len(history.updates)}; no checkpoint from before it can be restored, and "

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from distrl import config
 from distrl.errors import StoreError
@@ -32,6 +33,11 @@ LARGE = 1 << 20
 """Of an object, in whose folder it is looked for such files: a folder of screenshots may have a million names."""
 
 
+UMASK: Final = os.umask(0o077)
+"""This process's, which is read by setting it."""
+os.umask(UMASK)
+
+
 class DirectoryStore:
     """An ObjectStore in `root`, which is created with the first write."""
 
@@ -47,6 +53,8 @@ class DirectoryStore:
         ref = reference(kind, data, suffix, day)
         if self._read(ref.key, ref.size + 1) != data:  # a file damaged on disk is written again
             self._write(ref.key, data)
+        else:
+            self._sync_name(self.root / ref.key)
         return ref
 
     def get(self, ref: ObjectRef) -> bytes:
@@ -119,10 +127,11 @@ class DirectoryStore:
     def _write(self, key: str, data: bytes) -> None:
         path = self.root / key
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(path.parent)
             descriptor, hidden = tempfile.mkstemp(prefix=PART, dir=path.parent)
             try:
                 with os.fdopen(descriptor, "wb") as file:
+                    os.fchmod(descriptor, 0o666 & ~UMASK)  # a temporary file is for its user alone
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
@@ -135,6 +144,13 @@ class DirectoryStore:
                 self._tidy(path.parent, path.stat().st_mtime)
         except OSError as error:
             raise self._failed(error, f"{path} cannot be written") from None
+
+    def _sync_name(self, path: Path) -> None:
+        """Sync the name of a file that was there: who wrote it may have been killed just before."""
+        try:
+            sync(path.parent)
+        except OSError as error:
+            raise self._failed(error, f"{path.parent} cannot be synced") from None
 
     def _tidy(self, folder: Path, now: float) -> None:
         """Remove what killed writers have left there, once for each folder: nothing lists it, and it fills the disk.
@@ -155,6 +171,14 @@ class DirectoryStore:
             f"{what}: {error.strerror or error}",
             f"free space under {self.root} and make it writable, or point store.url elsewhere",
         )
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing, each with its name synced."""
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in reversed(made):
+        sync(each.parent)
 
 
 def sync(path: Path) -> None:

@@ -37,6 +37,10 @@ _CREDENTIALS = {
     "AccessDenied", "AccountProblem", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch",
 }  # fmt: skip
 _MISSING = {"NoSuchKey", "NoSuchObject"}
+_FIXES = {
+    "RequestTimeTooSkewed": "set this machine's clock, or the endpoint's: they are minutes apart",
+    "ExpiredToken": "give this process a token that has not expired (docs/security.md)",
+}
 
 
 class S3Store:
@@ -175,6 +179,9 @@ class S3Store:
             reason = getattr(error, "reason", None) or error
             if isinstance(reason, urllib3.exceptions.SSLError):
                 raise StoreError("store.ca", f"TLS with {self._address} fails ({reason})", _HINT_TLS) from None
+            if _took_too_long(reason):
+                what = f"{self._address} did not finish with {where} in time ({reason})"
+                raise StoreError("store.timeout_s", what, _HINT_SLOW) from None
             raise StoreError("store.url", f"no S3 endpoint answers at {self._address} ({reason})", _HINT_URL) from None
         except ServerError as error:
             raise StoreError(
@@ -190,7 +197,19 @@ class S3Store:
 
 
 _HINT_URL = "start the endpoint (`distrl up` starts a local one), or set store.url to s3://HOST:PORT/BUCKET"
+_HINT_SLOW = (
+    "look whether the endpoint hangs; where the way to it is slow, raise store.timeout_s: a part of up to 5 MiB has to "
+    "pass within it, three at once"
+)
 _HINT_TLS = "set store.ca to the PEM file of the authority that the endpoint's certificate is of; s3:// is without TLS"
+
+
+def _took_too_long(reason: object) -> bool:
+    """Whether an endpoint that was reached was too slow to take a request, or to answer it."""
+    if isinstance(reason, urllib3.exceptions.ReadTimeoutError):
+        return True
+    cut = reason.args if isinstance(reason, urllib3.exceptions.ProtocolError) else (reason,)
+    return any(isinstance(each, TimeoutError) for each in cut)
 
 
 def _from_s3(error: S3Error, where: str, address: str, bucket: str) -> StoreError:
@@ -209,7 +228,8 @@ def _from_s3(error: S3Error, where: str, address: str, bucket: str) -> StoreErro
             f"{address} has no bucket {bucket}",
             "create the bucket, or set store.url to s3://HOST:PORT/BUCKET with one that exists",
         )
-    return StoreError("store.url", f"{address} refuses {where} in bucket {bucket} ({said})", "see the endpoint's log")
+    hint = _FIXES.get(error.code or "", "see the endpoint's log")
+    return StoreError("store.url", f"{address} refuses {where} in bucket {bucket} ({said})", hint)
 
 
 def _connections(settings: config.StoreSettings) -> urllib3.PoolManager:

@@ -60,10 +60,10 @@ def assemble(checkpoint: Path, vision: Path, out: Path, decoder: Path | None, se
         )
     language = _language(checkpoint)
     if "scale_decoder_outputs" in t5:  # saved by transformers 5, which calls the head of every T5 its embeddings
-        head = language.get(HEAD)
-        if is_tied := head is None or torch.equal(head, language[SHARED]):
+        head, shared = language.get(HEAD), language.get(SHARED)
+        t5["tie_word_embeddings"] = head is None or (shared is not None and torch.equal(head, shared))
+        if t5["tie_word_embeddings"]:
             language.pop(HEAD, None)
-        t5["tie_word_embeddings"] = is_tied
     eyes = {name.removeprefix(PREFIX): value for name, value in _vision_tensors(vision).items()}
     with torch.device("meta"):
         model = described_model(t5, sight, str(checkpoint / CONFIG))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 from distrl.cli import roles
@@ -33,3 +34,17 @@ def test_who_is_asked_to_stop_before_all_is_done_does_not_end_as_if_it_were(
     monkeypatch.setattr(roles, "started", lambda *_: (Config(), stop))
     monkeypatch.setattr(work, stopped)
     assert CliRunner().invoke(app, command).exit_code == (130 if asked else 0)
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--no-follow"], 130), ([], 0)])
+def test_a_tracker_that_is_stopped_before_all_is_logged_says_so(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], code: int
+) -> None:
+    """One that follows is stopped by nothing else."""
+    stop = threading.Event()
+    stop.set()
+    monkeypatch.setattr("distrl.cli.track.start_role", lambda *_, **__: stop)
+    monkeypatch.setattr("distrl.cli.track.run_settings", lambda *_: Config())
+    monkeypatch.setattr("distrl.trackers.follow.tracked_run", lambda *_, **__: SimpleNamespace(id="r", name="r"))
+    monkeypatch.setattr("distrl.trackers.follow.track", lambda *_, **__: 3)
+    assert CliRunner().invoke(app, ["track", "--to", "files", *words]).exit_code == code

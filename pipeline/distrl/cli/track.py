@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, Verbose, print_line, run_settings, start_role
+from distrl.cli.common import ConfigFile, Sets, Verbose, end_if_stopped, print_line, run_settings, start_role
 from distrl.trackers.registry import DEFAULT, TRACKERS, refuse_unknown
 
 
@@ -48,3 +48,5 @@ def track_run(
     print_line(f"run {found.name}: figures for {to} in {folder}")
     logged = track(settings, found, partial(open_tracker, to, project=project), folder, stop, follow=follow)
     print_line(f"{logged} points logged")
+    if not follow:
+        end_if_stopped(stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -35,11 +36,15 @@ def recompute_layers(module: nn.Module) -> bool:
     found: list[Any] = [layer for layer in module.modules() if isinstance(layer, GradientCheckpointingLayer)]
     layers = [layer for layer in found if not isinstance(layer.forward, partial)]
     for layer in layers:
-        layer.forward = partial(_recomputed, layer.forward)
+        # Not by its own method, which holds the layer: nobody would free its weights but a collection of all garbage.
+        layer.forward = partial(_recomputed, weakref.ref(layer))
     return bool(layers)
 
 
-def _recomputed(forward: Callable[..., Any], *given: Any, **named: Any) -> Any:
+def _recomputed(layer: Callable[[], nn.Module | None], *given: Any, **named: Any) -> Any:
+    whole = layer()
+    assert whole is not None, "it is called by itself"
+    forward = partial(type(whole).forward, whole)
     if not torch.is_grad_enabled():
         return forward(*given, **named)
     return checkpoint(forward, *given, use_reentrant=False, **named)

@@ -223,3 +223,13 @@ def test_what_is_no_arm_of_any_run_is_refused_before_a_server_is_asked(kind: str
     refuse_elsewhere(**asked)
     with pytest.raises(ConfigError, match=why):
         refuse_elsewhere(**{**asked, kind: [given]})
+
+
+def test_an_arm_is_asked_at_the_same_server_by_the_same_key() -> None:
+    """Of which JSON holds a mask."""
+    sets = {"endpoint": "http://127.0.0.1:1/v1", "adapters": "/shared", "api_key": "sesame"}
+    served = load(sets=[f"policy.server.{name}={value}" for name, value in sets.items()], environ={})
+    made = changed(served, (("algorithm.retrace", "false"),))
+    assert made.policy.server == served.policy.server
+    assert made.policy.server.api_key is not None
+    assert made.policy.server.api_key.get_secret_value() == "sesame"

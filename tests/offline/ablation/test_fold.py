@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import math
@@ -24,6 +25,7 @@ from distrl.offline.ablation.figure import draw
 from distrl.offline.ablation.fold import HELD_OUT, SEEN, Folded, Identity, Shared, fold_arm
 from distrl.offline.ablation.log import Branch, RunLog, UpdateRange, cut, update_range
 from distrl.offline.ablation.report import Ablation, to_json, to_markdown
+from distrl.policy.autoui.policy import AutoUIPolicy
 from distrl.policy.protocol import trajectory_steps
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import save_checkpoint
@@ -210,6 +212,25 @@ def test_no_policy_of_an_arm_stays_in_memory_for_the_next_one(settings: Config, 
         policies.append(weakref.ref(state.policy))
         del state
     assert [policy() for policy in policies] == [None] * 3
+
+
+def test_no_weights_of_a_frugal_policy_stay_in_memory_until_all_garbage_is_collected(
+    settings: Config, screens: Screens, log: RunLog
+) -> None:
+    """A GPU's memory is full long before Python looks for cycles."""
+    frugal = settings.model_copy(
+        update={"learner": settings.learner.model_copy(update={"gradient_checkpointing": True})}
+    )
+    gc.collect()
+    gc.disable()
+    try:
+        _, state = fold_arm(arm(frugal), log, Shared(), screens, lambda state: None)
+        assert isinstance(state.policy, AutoUIPolicy)
+        weights = [weakref.ref(each) for each in state.policy.model.parameters()]
+        del state
+        assert not [each for each in weights if each() is not None]
+    finally:
+        gc.enable()
 
 
 def test_a_screenshot_is_looked_at_once_for_all_arms_and_by_the_arm_that_reads_it(

@@ -138,6 +138,7 @@ MACHINES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "another torch": lambda patch: patch.setattr(torch, "__version__", "0.1"),
     "another NumPy": lambda patch: patch.setattr(np, "__version__", "0.1"),
     "another Pillow": lambda patch: patch.setattr(PIL, "__version__", "0.1"),
+    "another transformers": lambda patch: patch.setattr(processor, "version", lambda package: f"0.1 of {package}"),
 }
 
 

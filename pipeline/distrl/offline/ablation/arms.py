@@ -155,7 +155,10 @@ def changed(config: Config, sets: Sets) -> Config:
     if types.get(TYPE, config.algorithm.type) != config.algorithm.type:
         del base["algorithm"]  # another type has settings of its own
     read = settings.load(None, [f"{path}={value}" for path, value in sets], {}, base)
-    made = config.model_copy(update={name: getattr(read, name) for name in settings.LEARNING})
+    sections = {name: getattr(read, name) for name in settings.LEARNING}
+    # No arm changes where a policy is asked; and in JSON a mask stands in the place of the server's key.
+    sections["policy"] = read.policy.model_copy(update={"server": config.policy.server})
+    made = config.model_copy(update=sections)
     _refuse_no_groups(made, fed=config.episodes_per_task)
     return made
 

@@ -49,8 +49,12 @@ export function follow(run, signal, changed, state) {
       state(refused ? "still" : "waiting");
       if (refused) return;
     }
-    const timer = setTimeout(() => ask(until), ASK_MS);
-    until.addEventListener("abort", () => clearTimeout(timer));
+    const timer = setTimeout(() => {
+      until.removeEventListener("abort", stop); // `until` lasts as long as the window is seen, which may be weeks
+      ask(until);
+    }, ASK_MS);
+    const stop = () => clearTimeout(timer);
+    until.addEventListener("abort", stop, { once: true });
   }
 
   document.addEventListener("visibilitychange", look, { signal });

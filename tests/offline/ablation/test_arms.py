@@ -16,6 +16,7 @@ from distrl.offline.ablation.arms import (
     resolve,
     split,
 )
+from distrl.policy.registry import SHIPPED
 
 RUN = Config()
 
@@ -228,7 +229,8 @@ def test_what_is_no_arm_of_any_run_is_refused_before_a_server_is_asked(kind: str
 def test_an_arm_is_asked_at_the_same_server_by_the_same_key() -> None:
     """Of which JSON holds a mask."""
     sets = {"endpoint": "http://127.0.0.1:1/v1", "adapters": "/shared", "api_key": "sesame"}
-    served = load(sets=[f"policy.server.{name}={value}" for name, value in sets.items()], environ={})
+    own = [f"policy.server.{name}={value}" for name, value in sets.items()]
+    served = load(sets=[*own, f"policy.base_model={SHIPPED}"], environ={})
     made = changed(served, (("algorithm.retrace", "false"),))
     assert made.policy.server == served.policy.server
     assert made.policy.server.api_key is not None

@@ -61,6 +61,23 @@ def test_a_run_that_nobody_looks_at_is_tried_once_and_again_when_somebody_asks(
         assert follower.failure is not None
 
 
+def test_a_list_that_waits_for_its_runs_has_none_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it waits for ever: each question would be a reason for the next one."""
+    broker = Broker("is away")
+    monkeypatch.setattr(follow, "identity", broker.identity)
+    monkeypatch.setattr(follow, "FRESH_S", 0.0)
+    with (
+        Runs(lambda: ["away"], lambda name: away(tmp_path)) as runs,
+        ViewServer(runs, "127.0.0.1", 0, None) as server,
+    ):
+        for path, is_read in (("/api/runs", True), ("/api/runs?again=1", False), ("/api/runs", True)):
+            before = broker.asked
+            assert ask(server.port, path).status == 200
+            (shown,), _ = runs.all()
+            ends(shown.follower)
+            assert (broker.asked > before) == is_read, path
+
+
 def test_an_error_is_logged_once_until_it_is_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

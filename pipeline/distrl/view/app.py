@@ -102,8 +102,9 @@ class _Api:
 
     def runs(self, request: Request) -> Response:
         shown, failed = self._runs.all()
-        for each in shown:
-            each.follower.refresh()
+        if "again" not in request.query_params:  # else a list that waits for its runs would have them read without end
+            for each in shown:
+                each.follower.refresh()
         problems = [{"run": name, "error": f"{e.where}: {e.what}", "fix": e.hint} for name, e in failed.items()]
         return answer({"runs": [_row(each) for each in shown], "problems": problems})
 

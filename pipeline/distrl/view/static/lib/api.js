@@ -17,7 +17,8 @@ async function get(parts, query, signal) {
 }
 
 export const api = {
-  runs: (signal) => get(["runs"], {}, signal),
+  /** again: only what is known by now, of runs that are being read since the list was asked for first. */
+  runs: (signal, again = false) => get(["runs"], again ? { again: 1 } : {}, signal),
   run: (run, signal) => get(["runs", run], {}, signal),
   series: (run, query, signal) => get(["runs", run, "series"], query, signal),
   versions: (run, query, signal) => get(["runs", run, "versions"], query, signal),

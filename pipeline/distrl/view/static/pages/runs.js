@@ -31,8 +31,10 @@ export function runs({ root, signal, title }) {
   add(root, h("h1", {}, "Runs"), body, h("p", {}, link(to.reports(), "Reports of ablations and experiments")));
   let timer = 0;
   let pause = AGAIN_MS;
+  let known = false;
   signal.addEventListener("abort", () => clearTimeout(timer));
-  const again = loaded(body, signal, "the runs", (stop) => api.runs(stop), (found) => {
+  const again = loaded(body, signal, "the runs", (stop) => api.runs(stop, known), (found) => {
+    known = true;
     if (found.runs.some((row) => row.reading)) wait();
     return drawn(found);
   });

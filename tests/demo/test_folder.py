@@ -42,7 +42,7 @@ def config(tmp_path: Path) -> Iterator[Config]:
 
 def aborted(config: Config, out: Path) -> None:
     with pytest.raises(BrokerError):
-        run_demo(config, 0.1, out, 0.0, Console(quiet=True))
+        run_demo(config, lambda base: config, 0.1, out, 0.0, Console(quiet=True))
 
 
 def test_an_aborted_demo_leaves_the_finished_run_before_it_alone(config: Config, tmp_path: Path) -> None:
@@ -128,6 +128,6 @@ def test_a_full_disk_is_said_with_its_place(config: Config, tmp_path: Path) -> N
     (tmp_path / "stack").mkdir()
     (tmp_path / "stack" / "stack.json.new").symlink_to("/dev/full")
     with pytest.raises(StackError, match=f"{tmp_path}.*: No space left on device") as told:
-        run_demo(config, 0.1, tmp_path / "out", 0.0, Console(quiet=True))
+        run_demo(config, lambda base: config, 0.1, tmp_path / "out", 0.0, Console(quiet=True))
     assert "free disk space" in told.value.hint
     assert find_all(config.stack.directory) == []

@@ -39,7 +39,7 @@ def test_a_second_demo_in_a_folder_or_on_a_stack_is_refused_and_touches_nothing(
         held(tmp_path / shared / LOCK, "distrl demo"),
         pytest.raises(StackError, match=r"train.lock: distrl demo \(process \d+\) holds this lock"),
     ):
-        run_demo(config, 0.1, tmp_path / "out", 0.0, Console())
+        run_demo(config, lambda base: config, 0.1, tmp_path / "out", 0.0, Console())
     assert not list(tmp_path.glob("out/*.json"))
 
 
@@ -105,7 +105,7 @@ def test_a_demo_goes_on_with_the_time_of_its_own_run_alone(
     monkeypatch.setattr(run, "recorded", lambda _: None if began is None else RecordedSettings((first,)))
     monkeypatch.setattr(run, "_train", train)
     with pytest.raises(KeyboardInterrupt):
-        run_demo(config, 1.0, tmp_path, 0.0, Console())
+        run_demo(config, lambda base: config, 1.0, tmp_path, 0.0, Console())
     assert [each.train_seconds for each in got] == [trained]
     assert (DemoProgress.load(folder.progress).train_seconds, got[0].began) == (trained, began or 0)
 

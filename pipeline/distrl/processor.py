@@ -6,7 +6,7 @@ What is persisted under names that hold it is taken by no machine that would com
 from __future__ import annotations
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,7 @@ import torch
 
 CPUINFO: Final = Path("/proc/cpuinfo")
 COMPUTING: Final = ("transformers", "peft", "torchvision")
-"""Networks, adapters, and the resizing of some image processors."""
+"""Networks, adapters, and the resizing of some image processors. Not imported here, which takes seconds."""
 ARM: Final = ("CPU implementer", "CPU part", "CPU variant")
 
 
@@ -26,15 +26,7 @@ def processor_and_packages() -> tuple[str, ...]:
     The number of threads decides bits too, but is a setting.
     """
     processor = (platform.machine(), _model(), torch.backends.cpu.get_cpu_capability())
-    return (*processor, torch.__version__, np.__version__, PIL.__version__, *map(_version, COMPUTING))
-
-
-def _version(package: str) -> str:
-    """Of a package as it is installed; empty where it is not. To ask the package would import it, for seconds."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
+    return (*processor, torch.__version__, np.__version__, PIL.__version__, *map(version, COMPUTING))
 
 
 def _model() -> str:

@@ -121,8 +121,7 @@ class Files:
         if not self.at(posixpath.dirname(path)).is_directory:
             raise FileError(NO_DIRECTORY)
         old = self.find(path)
-        if self._bytes + self._uploads + len(data) - (len(old.data) if old is not None else 0) > MOST_BYTES:
-            raise FileError(NO_SPACE)
+        self._room_for_bytes(len(data) - (len(old.data) if old is not None else 0))
         with self.receive(path, 0o660) as upload:
             upload.add(data)
             upload.keep(self._now())
@@ -181,8 +180,7 @@ class Files:
 
     def claim(self, size: int) -> None:
         """Reserve bytes for an upload."""
-        if self._bytes + self._uploads + size > MOST_BYTES:
-            raise FileError(NO_SPACE)
+        self._room_for_bytes(size)
         self._uploads += size
 
     def release(self, size: int) -> None:
@@ -196,6 +194,10 @@ class Files:
         self._room_for_entry()
         self._entries[path] = entry
         self._bytes += len(entry.data)
+
+    def _room_for_bytes(self, more: int) -> None:
+        if self._bytes + self._uploads + more > MOST_BYTES:
+            raise FileError(NO_SPACE)
 
     def _room_for_entry(self) -> None:
         if len(self._entries) >= MOST_ENTRIES:

@@ -102,9 +102,6 @@ spec:
             matchLabels:
               {{- include "distrl.selector" $role | nindent 14 }}
     - ports:
-        {{- range prepend (.root.Values.networkPolicy.dns.ports | default list) 53 }}
-        - {port: {{ . }}, protocol: UDP}
-        - {port: {{ . }}, protocol: TCP}
-        {{- end }}
+        {{- include "distrl.dns.ports" .root | trim | nindent 8 }}
 {{- end }}
 {{- end -}}

@@ -60,6 +60,14 @@
 {{- join "," $addresses -}}
 {{- end -}}
 
+{{/* The ports at which names are asked, as a NetworkPolicy has them. Arguments: the root. */}}
+{{- define "distrl.dns.ports" -}}
+{{- range prepend (.Values.networkPolicy.dns.ports | default list) 53 }}
+- {port: {{ . }}, protocol: UDP}
+- {port: {{ . }}, protocol: TCP}
+{{- end }}
+{{- end -}}
+
 {{/* Ports of a comma-separated list of addresses, as YAML. */}}
 {{- define "distrl.ports" -}}
 {{- $ports := list -}}

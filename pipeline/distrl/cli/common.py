@@ -87,9 +87,14 @@ def connected(config_file: Path | None, sets: list[str] | None, share: Share = "
 def connected_to_broker(config_file: Path | None, sets: list[str] | None, share: Share = "all") -> Config:
     """As `connected`, for a command that asks the broker. Raises StackError where that of another folder's stack would
     be taken for one's own."""
+    return _to_broker(load(config_file, sets), share)
+
+
+def _to_broker(given: Config, share: Share) -> Config:
+    from distrl.stack.local import connect
     from distrl.stack.running_stacks import refuse_broker_of_other
 
-    settings = connected(config_file, sets, share)
+    settings = connect(given, share)
     refuse_broker_of_other(settings)
     return settings
 
@@ -179,15 +184,12 @@ def log_as(config: Config, role: str, process: str, verbose: bool) -> None:
 def _first_look(config_file: Path | None, sets: list[str] | None, share: Share) -> tuple[Config, ConfigError | None]:
     """The settings as given. Where they are not sound over the defaults, as they may be over those of their run: what
     leads to its log, and the error."""
+    wrong: ConfigError | None = None
     try:
-        return connected_to_broker(config_file, sets, share), None
+        found = load(config_file, sets)
     except ConfigError as error:
-        from distrl.stack.local import connect
-        from distrl.stack.running_stacks import refuse_broker_of_other
-
-        here = connect(settings.load(config_file, sets or (), only=NEEDED_FIRST), share)
-        refuse_broker_of_other(here)
-        return here, error
+        found, wrong = settings.load(config_file, sets or (), only=NEEDED_FIRST), error
+    return _to_broker(found, share), wrong
 
 
 def _over_log(

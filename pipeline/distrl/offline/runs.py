@@ -149,7 +149,7 @@ def open_run(run: str | None = None, config: Config | Path | str | None = None, 
     Raises ConfigError for wrong settings, BrokerError where the broker does not answer or has no such run.
     """
     from distrl.broker.runs import check_run
-    from distrl.runs.recorded import base_tree, recorded
+    from distrl.runs.joined import over_recorded
     from distrl.stack.local import connect
 
     given = [f"{name.replace('__', '.')}={value}" for name, value in sets.items()]
@@ -163,8 +163,7 @@ def open_run(run: str | None = None, config: Config | Path | str | None = None, 
     file = None if config is None else Path(config)
     found = connect(settings.load(file, given))
     check_run(found)
-    log = recorded(found)
-    return Run(found if log is None else connect(settings.load(file, given, base=base_tree(log, found))))
+    return Run(over_recorded(found, lambda base: settings.load(file, given, base=base))[0])
 
 
 def steps_of(trajectories: Iterable[LoggedTrajectory]) -> Steps:

@@ -73,11 +73,10 @@ class VlmTokenizer:
         written = ids[:-1] if ids and ids[-1] in self.ends else ids
         text, seen = self.processor.text(written), self.processor.layout(screen).seen
         found = self._dialect.parse(THINK + text if self.processor.opens_thought else text, seen)
-        if found.kind is ActionKind.TYPE and self.processor.plain(found.text) != found.text:
-            return Action(ActionKind.INVALID, text=text)  # no later prompt could tell of it as it was typed
-        if self.processor.opens_thought and found.kind is ActionKind.INVALID:
-            return Action(ActionKind.INVALID, text=text)
-        return found
+        # Special tokens are not typed: no later prompt could tell of them as they were.
+        refused = found.kind is ActionKind.TYPE and self.processor.plain(found.text) != found.text
+        unread = found.kind is ActionKind.INVALID and self.processor.opens_thought
+        return Action(ActionKind.INVALID, text=text) if refused or unread else found
 
     def text(self, ids: Sequence[int]) -> str:
         return self.processor.text(ids)

@@ -114,3 +114,18 @@ def test_arms_of_the_papers_that_were_left_out_are_rows_with_how_they_are_run(tm
     (base,) = [line for line in rows if line.startswith("| general/base model |")]
     assert "not run: `--arm 'general/base model'`" in base
     assert sum("not run: `distrl appagent evaluate" in line for line in rows) == 4
+
+
+def test_two_folders_of_one_experiment_are_two_sections_and_what_either_has_was_run(tmp_path: Path) -> None:
+    """Arms and seeds that were added later, by another commit."""
+    first, second = folder(tmp_path / "a", "methods"), folder(tmp_path / "b", "methods")
+    for made, suite in ((first, "general/"), (second, "webshop/")):
+        content = json.loads((made / "report.json").read_text())
+        content["arms"] = [arm for arm in content["arms"] if arm["name"].startswith(suite)]
+        (made / "report.json").write_text(json.dumps(content))
+    page = results_page([first, folder(tmp_path / "c", "drift"), second])
+    headings = [line for line in page.splitlines() if line.startswith("## ")]
+    assert headings == ["## methods", "## drift", "## methods (2)"]
+    left_out = [line for line in page.splitlines() if "not run" in line]
+    assert len(left_out) == 4
+    assert all("AppAgent" in line for line in left_out)

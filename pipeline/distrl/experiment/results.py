@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,28 +32,54 @@ Content = Mapping[str, Any]
 
 
 def results_page(folders: Sequence[Path]) -> str:
-    """The page, in Markdown. Raises ConfigError for a folder without the report of an experiment."""
-    return "\n".join([HEADER, *(_section(folder) for folder in folders)])
+    """The page, in Markdown: a section for each, numbered from the second folder of an experiment on.
+
+    Raises ConfigError for a folder without the report of an experiment.
+    """
+    arms: dict[str, list[set[str]]] = {}
+    for folder in folders:
+        with _understood(folder):
+            report = _read(folder / REPORT)
+            arms.setdefault(_name(report), []).append({arm["name"] for arm in report["arms"]})
+    seen: Counter[str] = Counter()
+    sections = []
+    for folder in folders:
+        name = _name(_read(folder / REPORT))
+        seen[name] += 1
+        sections.append(_section(folder, seen[name], set().union(*arms[name])))
+    return "\n".join([HEADER, *sections])
 
 
-def _section(folder: Path) -> str:
-    report, facts = _read(folder / REPORT), _cost(folder / COST)
+def _name(report: Content) -> str:
+    return str(report["command"]).split()[2]
+
+
+@contextmanager
+def _understood(folder: Path) -> Iterator[None]:
+    """Raises ConfigError for what is no report."""
     try:
-        name = str(report["command"]).split()[2]
+        yield
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise ConfigError("--results", f"{folder / REPORT} is no report of an experiment ({error!r})", HINT) from None
+
+
+def _section(folder: Path, number: int, run: Set[str]) -> str:
+    """number: among the sections of its experiment. run: the arms that these have together."""
+    report, facts = _read(folder / REPORT), _cost(folder / COST)
+    with _understood(folder):
+        name = _name(report)
         said = PAPER.get(name, NOTHING_SAID)
         parts = [
-            f"## {name}",
+            f"## {name}" + (f" ({number})" if number > 1 else ""),
             _text(report["title"]) + ".",
             f"`{_text(report['command'])}`",
             f"{_run(report)} {facts}",
             _text(report["about"]),
-            _arms(name, report, said),
+            _arms(report, said, _not_run(name, said, run) if number == 1 else {}),
             _comparisons(report),
             f"The paper ({said.source}): {said.text}" if said.text else "",
             f"What differs: {said.differs}" if said.differs else "",
         ]
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise ConfigError("--results", f"{folder / REPORT} is no report of an experiment ({error!r})", HINT) from None
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -72,8 +100,16 @@ def _cost(file: Path) -> str:
         raise ConfigError("--results", f"{file} does not say what an experiment took ({error!r})", HINT) from None
 
 
-def _arms(name: str, report: Content, said: Said) -> str:
+def _not_run(name: str, said: Said, run: Set[str]) -> dict[str, str]:
+    """Arms of the paper's that no folder has -> how each is run."""
     experiment = EXPERIMENTS.get(name)
+    there = set[str]() if experiment is None else {arm.name for preset in PRESETS for arm in experiment.arms(preset)}
+    ways = {each: f"`--arm {shlex.quote(each)}`" if each in there else said.not_run for each in said.arms}
+    return {each: f"not run: {way}" if way else "not run" for each, way in ways.items() if each not in run}
+
+
+def _arms(report: Content, said: Said, not_run: Mapping[str, str]) -> str:
+    experiment = EXPERIMENTS.get(_name(report))
     arms = report["arms"]
     shown = list(arms[0]["figures"]) if experiment is None else list(experiment.shown)
     learns = any(arm["held_out"] is not None for arm in arms)
@@ -92,13 +128,8 @@ def _arms(name: str, report: Content, said: Said) -> str:
         if said.arms:
             row.append(_said(said.arms.get(arm["name"])))
         rows.append(row)
-    run = {arm["name"] for arm in arms}
-    there = set[str]() if experiment is None else {arm.name for preset in PRESETS for arm in experiment.arms(preset)}
-    for other in said.arms:
-        if other not in run:
-            how = f"`--arm {shlex.quote(other)}`" if other in there else said.not_run
-            note = f"not run: {how}" if how else "not run"
-            rows.append([other, note, *[""] * (len(head) - 3), _said(said.arms[other])])
+    for other, note in not_run.items():
+        rows.append([other, note, *[""] * (len(head) - 3), _said(said.arms[other])])
     return _table(head, rows)
 
 

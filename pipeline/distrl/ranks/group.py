@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 POLL_S = 0.1
 AGAIN = "the log of that rank says why; start the learner again: nothing is lost, the update is repeated"
+SLOW: Final = "where it only needed longer, as to load a large base model, raise monitoring.stuck_s on every rank first"
 NOTHING: Final = -0.0
 """x + −0 is x, bit for bit, whatever x is; x + 0 is not where x is −0."""
 
@@ -103,7 +104,7 @@ class Ranks:
             raise RankError(
                 f"rank {self.rank} of {self.world}",
                 f"another rank has ended or does not answer ({reason(str(error))})",
-                AGAIN,
+                f"{AGAIN}; {SLOW}",
             ) from None
 
 

@@ -163,32 +163,6 @@ def test_an_up_that_is_interrupted_between_two_parts_stops_the_one_that_runs_alr
         AdbServer(config.adb).version()
 
 
-@pytest.mark.parametrize("how", ["killed", "taken down by another command"])
-def test_who_goes_on_with_a_stack_is_warned_of_a_server_that_has_ended(
-    config: Config, broker: str, tmp_path: Path, how: str
-) -> None:
-    others = [
-        f"kafka.bootstrap={broker}",
-        f"store.url=file://{tmp_path}/objects",
-        "phones.count=0",
-        "phones.evaluation_count=0",
-        f"adb.port={config.adb.port}",
-        f"stack.directory={config.stack.directory}",
-    ]
-    stack = LocalStack(load(sets=others, environ={}))
-    stack.up()
-    stack.check()
-    if how == "killed":
-        (child,) = find_all(config.stack.directory)
-        child.kill()
-        stop_all([child], 30.0)
-    else:
-        LocalStack(load(sets=others, environ={})).down()
-    with pytest.raises(StackError, match=f"adb: at .*{config.adb.port} has ended") as told:
-        stack.check()
-    assert "continues" in told.value.hint
-
-
 def test_a_port_that_was_named_and_is_in_use_is_reported(broker: str, config: Config) -> None:
     port = int(broker.rpartition(":")[2])
     stack = config.stack.model_copy(update={"kafka_port": port})

@@ -1,4 +1,4 @@
-"""`distrl train` as a person uses it: it starts its servers, a killed role comes back, Ctrl-C and again goes on."""
+"""`distrl train` as a person uses it: it starts its servers, what is killed comes back, Ctrl-C and again goes on."""
 
 from __future__ import annotations
 
@@ -108,3 +108,24 @@ def test_a_killed_learner_comes_back_and_ctrl_c_and_again_goes_on(file: Path) ->
         before = newest(file)
         until(file, child, "a version of the second sitting", lambda: newest(file) > before)
     assert "restored the checkpoint of" in (logs / "learner.log").read_text()
+
+
+def test_servers_that_are_killed_come_back_where_they_were_and_the_run_goes_on(file: Path) -> None:
+    """Broker, adb server and phones at once, as where memory runs out at night."""
+    stack = file.parent / "stack"
+    with training(file) as child:
+        until(file, child, "version 1", lambda: newest(file) >= 1)
+        at = settings(file)
+        killed = find_all(stack)
+        assert {each.name for each in killed} == {"kafka", "adb", "phones"}
+        before = newest(file)
+        for each in killed:
+            each.kill()
+        for each in killed:
+            until(file, child, f"{each.name} again", lambda name=each.name: f"{name} serves again at" in said(file))
+        until(file, child, "a version after the kills", lambda: newest(file) > before)
+        now = settings(file)
+        assert (now.kafka, now.adb, now.devices) == (at.kafka, at.adb, at.devices), "nobody has to look elsewhere"
+        until(file, child, "the line that counts them", lambda: "started again: adb 1, kafka 1, phones 1" in said(file))
+    assert find_all(stack) == [], "it stops them at its end"
+    assert find_all(file.parent / "out" / RUN / "logs") == []

@@ -17,9 +17,11 @@ from distrl.clock import Clock
 from distrl.config import Config, load
 from distrl.errors import StackError
 from distrl.stack import ports, processes
+from distrl.stack.local import LocalStack
 from distrl.stack.processes import find_all, stop_all
 from distrl.train.restarts import PAUSES_S, SOON_S
 from distrl.train.roles import Roles, is_second, running, stop_left, write_settings
+from distrl.train.servers import Servers
 from waiting import until
 
 SECRETS = ["store.access_key=ada", "store.secret_key=hunter2-store", "kafka.security_protocol=SASL_SSL",
@@ -197,10 +199,11 @@ def test_a_role_that_was_killed_is_reported(config: Config, folder: Path) -> Non
 
 
 def test_a_server_that_has_ended_is_reported_before_the_roles_that_miss_it(config: Config, folder: Path) -> None:
-    def servers() -> None:
-        raise StackError("kafka", "has ended", "start it")
+    class Gone(Servers):
+        def check(self) -> None:
+            raise StackError("kafka", "has ended", "start it")
 
-    with running(config, folder, servers) as roles:
+    with running(config, folder, Gone(LocalStack(config))) as roles:
         roles.start("fleet", PHONES, sets=["phones.count=many"])
         until(lambda: not find_all(folder))
         for look in (roles.check, lambda: roles.finished("fleet")):

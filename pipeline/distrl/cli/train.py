@@ -33,8 +33,8 @@ def train(
 ) -> None:
     """Train on this machine until Ctrl-C: feeder, workers, learner, evaluator, and servers where none are configured.
 
-    A role that ends with an error is started again. Ctrl-C stops everything in order, a second one at once, and the
-    same command goes on where the run was.
+    A role that ends with an error is started again, and so is a server that ends. Ctrl-C stops everything in order, a
+    second one at once, and the same command goes on where the run was.
     """
     from distrl.train.folder import refuse_second
 

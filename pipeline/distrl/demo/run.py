@@ -24,6 +24,7 @@ from distrl.train.folder import folder_of
 from distrl.train.placement import WORKERS, place
 from distrl.train.roles import Roles, running
 from distrl.train.run import prepared, start_all, stop_in_order
+from distrl.train.servers import Servers
 from distrl.train.watch import watch
 from distrl.types import Split
 
@@ -46,7 +47,7 @@ def run_demo(config: Config, given: Given, minutes: float, out: Path, started: f
         if progress.train_seconds == 0.0:
             progress = replace(progress, setup_seconds=time.time() - started)
             progress.save(progress_file)
-        with running(settings, folder.logs, stack.check, folder.settings) as roles:
+        with running(settings, folder.logs, Servers(stack), folder.settings) as roles:
             _train(settings, roles, minutes, progress, progress_file, console)
             _evaluate(settings, roles, console)
         report = write_report(gather(settings, DemoProgress.load(progress_file)), folder.path)

@@ -8,7 +8,7 @@ from distrl.config import AdbSettings, Config
 from distrl.device.server import AdbServer
 from distrl.errors import DeviceError
 from distrl.stack.part import Part, Site
-from distrl.stack.ports import HOST, holder, is_free
+from distrl.stack.ports import HOST, holder, is_free, listener
 from distrl.stack.processes import adopt
 from distrl.stack.serving import PortTakenError, serve
 
@@ -36,6 +36,19 @@ def start_adb(site: Site, adb: AdbSettings) -> Part:
     child = adopt(NAME, server.pid, site.directory, owner=server)
     serve(child, (adb.port,), lambda: child.listens(adb.port), site, ready_s=READY_S, stop_s=STOP_S, hint=f"read {log}")
     return Part(NAME, server.where, settings(adb), child)
+
+
+def adopted(site: Site, adb: AdbSettings) -> Part | None:
+    """An adb server that listens at adb.port already, as a part: who drives phones starts one in place of one that has
+    ended. None where there is none, or it is not this user's."""
+    server, found = AdbServer(adb), listener(adb.port)
+    if found is None:
+        return None
+    try:
+        server.version()
+    except DeviceError:  # something else, or an adb server that hangs
+        return None
+    return Part(NAME, server.where, settings(adb), adopt(NAME, found.pid, site.directory, owner=server))
 
 
 def fill(config: Config, part: Part) -> Config:

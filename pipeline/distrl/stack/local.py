@@ -22,6 +22,7 @@ from distrl.stack import adb, kafka, phones, ports, running_stacks, s3
 from distrl.stack.locks import held
 from distrl.stack.part import Part, Site
 from distrl.stack.part_ports import PartPorts
+from distrl.stack.part_ports import wanted as wanted_ports
 from distrl.stack.processes import find_all, stop_all
 from distrl.stack.serving import started_where_free
 from distrl.stack.stack_record import Record
@@ -30,6 +31,10 @@ log = logging.getLogger(__name__)
 
 STOP_S = max(kafka.STOP_S, s3.STOP_S, phones.STOP_S, adb.STOP_S)
 NAMES = (kafka.NAME, s3.NAME, adb.NAME, phones.NAME)
+
+
+class TakenDownError(StackError):
+    """A part was stopped by another command: on purpose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ class LocalStack:
             missing = {name: wanted[name] for name in NAMES if name in wanted and name not in good}
             stop_all([child for child in find_all(self._directory) if child.name in missing], STOP_S)
             running_stacks.remember(self._cache, self._directory)
-            self._started = self._start(missing)
+            self._started = self._start(missing, self._config, self._owner)
             self._parts = {**good, **self._started}
             return _filled(self._config, self._parts, self._directory)
 
@@ -99,15 +104,25 @@ class LocalStack:
         with self._held("distrl up, stopping"):
             self._stop_started(list(self._started.values()))
 
-    def check(self) -> None:
-        """Raise StackError if a part has ended since `up`: killed, or stopped by another command."""
-        for part in self._parts.values():
-            if part.child is not None and not part.child.lives():
-                raise StackError(
+    def ended(self) -> list[Part]:
+        """The parts that have ended since `up` or `start_again`: killed, or stopped by another command."""
+        return [part for part in self._parts.values() if not part.lives()]
+
+    def start_again(self, part: Part) -> None:
+        """Start one that has ended, where everybody looks for it. Raises TakenDownError where another command has
+        stopped it, else as `up`: its port may be in use."""
+        with self._held(f"starting {part.name} again"):
+            if not self._record.has(part.name):
+                raise TakenDownError(
                     part.name,
-                    f"at {part.where} has ended; {part.child.ending()}",
-                    "run the same command again: it restarts the part, and continues",
+                    f"at {part.where} was stopped by another command",
+                    "run the same command again: it starts the part, and continues",
                 )
+            found = self._record.parts().get(part.name) or self._adopted(part)
+            if found is None or found.where != part.where:
+                config = _with_ports_of(part, self._config)
+                found = self._start({part.name: part.settings}, config, part.started_by)[part.name]
+            self._parts = {**self._parts, part.name: found}
 
     def down(self) -> list[str]:
         """Stop every process of the stack; data and logs stay. Returns the names of those that ran."""
@@ -170,16 +185,26 @@ class LocalStack:
     def _held(self, doing: str) -> Any:
         return held(self._directory / "stack.lock", doing)
 
-    def _start(self, wanted: Mapping[str, Mapping[str, Any]]) -> dict[str, Part]:
+    def _adopted(self, part: Part) -> Part | None:
+        """Who misses its adb server starts another one in its place, which is a part of the stack then."""
+        if part.name != adb.NAME:
+            return None
+        found = adb.adopted(self._site(), adb.fill(self._config, part).adb)
+        return None if found is None else self._recorded(found, part.started_by)
+
+    def _site(self) -> Site:
+        return Site(self._directory, self._cache, threading.Event(), self._report)
+
+    def _start(self, wanted: Mapping[str, Mapping[str, Any]], config: Config, owner: str) -> dict[str, Part]:
         """Start the named parts together. All or none."""
-        site = Site(self._directory, self._cache, threading.Event(), self._report)
-        starters = _starters(self._config, site, wanted)
+        site = self._site()
+        starters = _starters(config, site, wanted)
         started: list[Part] = []  # shared with the threads, so that Ctrl-C stops parts whose start ends later too
         pool = ThreadPoolExecutor(max_workers=max(1, len(starters)), thread_name_prefix="up")
         futures: dict[str, Future[Part]] = {}
         try:
             for name, start in starters.items():
-                futures[name] = pool.submit(self._start_one, start, started)
+                futures[name] = pool.submit(self._start_one, start, started, owner)
             for first in wait(futures.values(), return_when=FIRST_EXCEPTION).done:
                 first.result()
             return {name: future.result() for name, future in futures.items()}
@@ -206,11 +231,15 @@ class LocalStack:
             except KeyboardInterrupt:
                 self._report("stopping; a download in progress has to end first")
 
-    def _start_one(self, start: Callable[[], Part], started: list[Part]) -> Part:
-        part = replace(start(), started_by=self._owner)
+    def _start_one(self, start: Callable[[], Part], started: list[Part], owner: str) -> Part:
+        part = start()
         started.append(part)
-        self._record.put(part)
-        return part
+        return self._recorded(part, owner)
+
+    def _recorded(self, part: Part, owner: str) -> Part:
+        owned = replace(part, started_by=owner)
+        self._record.put(owned)
+        return owned
 
     def _stop_started(self, started: Sequence[Part]) -> None:
         stop_all([part.child for part in started if part.child is not None], STOP_S)
@@ -283,6 +312,14 @@ def _starters(config: Config, site: Site, wanted: Mapping[str, Mapping[str, Any]
     if phones.NAME in wanted:
         starters[phones.NAME] = started_where_free(site, fleet, lambda found: phones.start_phones(site, found))
     return starters
+
+
+def _with_ports_of(part: Part, config: Config) -> Config:
+    """`config` with the ports of `part` as if a person had set them: it takes no others."""
+    section, setting = wanted_ports(config)[part.name].setting.split(".")
+    first = int(part.where.rpartition(":")[2].partition("/")[0].partition("-")[0])
+    changed = getattr(config, section).model_copy(update={setting: first})
+    return config.model_copy(update={section: changed})
 
 
 def _filled(config: Config, parts: Mapping[str, Part], directory: Path, share: phones.Share = "all") -> Config:

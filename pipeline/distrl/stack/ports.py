@@ -6,7 +6,7 @@ import random
 import socket
 from collections import deque
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 import psutil
 
@@ -81,6 +81,19 @@ def draw(setting: str, taken: Collection[int] = (), count: int = 1) -> int:
 
 def holder(port: int) -> str:
     """ " by NAME (process PID)" if the system reports who listens on `port`; else empty."""
+    found = listener(port)
+    return "" if found is None else f" by {found.name} (process {found.pid})"
+
+
+class Listener(NamedTuple):
+    """The process that listens at a port."""
+
+    pid: int
+    name: str
+
+
+def listener(port: int) -> Listener | None:
+    """None where nobody does, or the system does not report who."""
     try:
         for connection in psutil.net_connections("tcp"):
             if (
@@ -89,7 +102,7 @@ def holder(port: int) -> str:
                 and connection.laddr.port == port
                 and connection.pid
             ):
-                return f" by {psutil.Process(connection.pid).name()} (process {connection.pid})"
+                return Listener(connection.pid, psutil.Process(connection.pid).name())
     except psutil.Error:
         pass
-    return ""
+    return None

@@ -30,6 +30,10 @@ class Record:
         kept = ((name, self._part(name, raw)) for name, raw in self._read().items())
         return {name: part for name, part in kept if part is not None}
 
+    def has(self, name: str) -> bool:
+        """Whether a part was put and not removed, be it up or not."""
+        return name in self._read()
+
     def put(self, part: Part) -> None:
         with self._lock:
             entry = {"where": part.where, "settings": dict(part.settings), "process": part.child is not None}

@@ -1,4 +1,4 @@
-"""When a role that has ended is started again. Pure: it owns no clock and no process."""
+"""When a role or a server that has ended is started again. Pure: it owns no clock and no process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRIES = 4
 
 @dataclass
 class Restarts:
-    """The ends of one role, and what follows from each."""
+    """The ends of one of them, and what follows from each."""
 
     tries: int = TRIES
     count: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from distrl.errors import StackError
 from distrl.stack.exported_settings import portable
 from distrl.stack.processes import Child, find_all, interruptions_deferred, start, stop_all
 from distrl.train.restarts import TRIES, Restarts
+from distrl.train.servers import Servers
 
 LOG = logging.getLogger("distrl.train")
 
@@ -54,8 +55,8 @@ class Roles:
     config: Config
     directory: Path
     """Of their logs and pid files."""
-    servers: Callable[[], None] = lambda: None
-    """Raises StackError if a server that the roles need has ended."""
+    servers: Servers | None = None
+    """Those that the roles need, as far as they were started here."""
     settings: Path | None = None
     """The file that they read; `directory`/settings.yaml if None."""
     tries: int = TRIES
@@ -72,8 +73,9 @@ class Roles:
 
     @property
     def restarted(self) -> Mapping[str, int]:
-        """Role -> how often it was started again, for those that were."""
-        return {name: role.restarts.count for name, role in self._roles.items() if role.restarts.count}
+        """Server or role -> how often it was started again, for those that were."""
+        servers = self.servers.restarted if self.servers is not None else {}
+        return {**servers} | {name: role.restarts.count for name, role in self._roles.items() if role.restarts.count}
 
     def start(self, name: str, command: str, *arguments: str, sets: Sequence[str] = (), stays: bool = False) -> None:
         """Start `distrl COMMAND` as process `name`, its log in `<directory>/<name>.log`.
@@ -119,11 +121,13 @@ class Roles:
         return role.again_s is None and role.child.returncode() is not None
 
     def check(self) -> None:
-        """Start roles again that have ended with an error, or whose work is not done, when their time has come.
+        """Start servers again that have ended, and roles that have ended with an error, or whose work is not done, when
+        their time has come.
 
-        Raises StackError if a server has ended, or a role cannot be started.
+        Raises StackError where one of them cannot be started.
         """
-        self.servers()
+        if self.servers is not None:
+            self.servers.check()
         now = self.clock.ticks()
         for name, role in self._roles.items():
             if role.again_s is None:
@@ -175,7 +179,7 @@ def write_settings(config: Config, path: Path) -> None:
 def running(
     config: Config,
     directory: Path,
-    servers: Callable[[], None] = lambda: None,
+    servers: Servers | None = None,
     settings: Path | None = None,
     tries: int = TRIES,
 ) -> Iterator[Roles]:

@@ -26,6 +26,7 @@ from distrl.tasks.lists import suite_of
 from distrl.train.folder import RunFolder, alone, folder_of, refuse_second
 from distrl.train.placement import Placement, place
 from distrl.train.roles import Roles, running, stop_left
+from distrl.train.servers import Servers
 from distrl.train.watch import watch
 from distrl.types import Split
 
@@ -50,7 +51,7 @@ def train(
                 "`distrl phones play --record`, or set warmup.demonstrations=0",
                 soft_wrap=True,
             )
-        with running(settings, folder.logs, stack.check, folder.settings) as roles:
+        with running(settings, folder.logs, Servers(stack), folder.settings) as roles:
             try:
                 start_all(roles, placement)
                 watch(settings, roles, console, lambda: None)

@@ -42,7 +42,9 @@ def watch(
         if not console.is_terminal:
             while (seconds := left()) is None or seconds > 0:
                 _follow(shown, roles, PLAIN_PERIOD_S if seconds is None else min(PLAIN_PERIOD_S, seconds))
-                console.print(f"{_time_left(left(), '4.0f', ': ')}{progress(shown.status())}{_restarted(roles)}")
+                console.print(
+                    f"{_time_left(left(), '4.0f', ': ')}{progress(shown.status())}{_restarted(roles)}", soft_wrap=True
+                )
             return
         with Live(console=console, auto_refresh=False) as live:
             while (seconds := left()) is None or seconds > 0:

@@ -6,7 +6,8 @@ import multiprocessing
 import os
 import signal
 import sqlite3
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +30,7 @@ from distrl.types import (
     Update,
     Watermark,
 )
-from distrl.view import queries
+from distrl.view import index, queries
 from distrl.view import series as charts
 from distrl.view.filters import EpisodeFilter, Page
 from distrl.view.index import (
@@ -42,8 +43,10 @@ from distrl.view.index import (
     delete,
     reading,
 )
+from filelock import FileLock, Timeout
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import until
 
 TOPICS = {"trajectories": "id-1"}
 
@@ -220,6 +223,102 @@ def test_a_file_that_somebody_deleted_is_noticed(path: Path) -> None:
             index.add(batch([played(1)], since=1))
         with pytest.raises(StaleIndexError):
             offsets(path)
+
+
+class OtherServer:
+    """Another one, in a thread, that stops at a certain place of its work, which calls `at_place` there, until this one
+    calls `goes_on` or has to wait for a lock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None:
+        self._there, self._free = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=work)
+        free = self._free
+
+        class Told(FileLock):
+            """Tells when it has to be waited for."""
+
+            def acquire(self, *given: Any, **named: Any) -> Any:
+                try:
+                    return super().acquire(timeout=0)
+                except Timeout:
+                    free.set()
+                    return super().acquire(*given, **named)
+
+        monkeypatch.setattr(index, "FileLock", Told, raising=False)
+
+    def is_here(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def at_place(self) -> None:
+        self._there.set()
+        assert self._free.wait(60)
+
+    def comes(self) -> None:
+        self._thread.start()
+        until(self._there.is_set, "the other server is at its place")
+
+    def goes_on(self) -> None:
+        self._free.set()
+        self._thread.join(60)
+
+
+def test_two_servers_that_find_an_outdated_index_at_once_extend_one_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One has judged the file when the other makes it again, and would delete what that one has opened."""
+    filled(path, 3)
+    again = {"trajectories": "id-2"}
+    other = OtherServer(monkeypatch, lambda: IndexWriter(path, again).close())
+    known, remember = index._known, index._remember
+
+    def judged(connection: sqlite3.Connection) -> dict[str, str] | None:
+        found = known(connection)
+        if other.is_here():
+            other.at_place()
+        return found
+
+    def made(connection: sqlite3.Connection, topics: Mapping[str, str]) -> None:
+        remember(connection, topics)
+        if not other.is_here():
+            other.goes_on()
+
+    monkeypatch.setattr(index, "_known", judged)
+    monkeypatch.setattr(index, "_remember", made)
+    other.comes()
+    with closing(IndexWriter(path, again)) as own:
+        other.goes_on()
+        own.add(batch([played(0)]))
+        assert offsets(path) == [0]
+
+
+def test_an_index_that_is_opened_while_it_is_deleted_is_the_one_that_pages_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is gone when it is opened, and those beside it would go afterwards."""
+    filled(path, 3)
+    other = OtherServer(monkeypatch, lambda: delete(path))
+    unlink = Path.unlink
+
+    def unlinked(each: Path, missing_ok: bool = False) -> None:
+        unlink(each, missing_ok)
+        if each == path and other.is_here():
+            other.at_place()
+
+    monkeypatch.setattr(Path, "unlink", unlinked)
+    other.comes()
+    with closing(IndexWriter(path, TOPICS)) as own:
+        other.goes_on()
+        own.add(batch([played(0)]))
+        assert offsets(path) == [0]
+
+
+def test_an_index_that_is_deleted_leaves_nothing(path: Path) -> None:
+    filled(path, 3)
+    delete(path)
+    assert list(path.parent.iterdir()) == []
+    delete(path)
+    delete(path.parent / "not there" / path.name)
+    assert list(path.parent.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

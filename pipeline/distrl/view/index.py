@@ -7,6 +7,9 @@ batches costs nothing, and two processes may extend one file: what the other has
 *Watermark*: the offset of a partition before which all records are in the index. The record before it is kept as its
 digest and read once more by whoever extends the file: where the log has another one there, a broker has lost its tail
 and grown a new one, and the index is made again.
+
+A lock file beside it is held by who deletes the index, and by who opens it to write, until it is checked and made: else
+two of them could delete each other's, and one go on in a file that has no name any more, which no page reads.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Final
+
+from filelock import FileLock
 
 from distrl.broker.dead_letter_log import DeadLetterSummary
 from distrl.broker.reader import RawRecord
@@ -133,8 +138,9 @@ class IndexWriter:
         self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = _opened(path, identity)
-            self._inode = path.stat().st_ino
+            with _lock(path):
+                self._connection = _opened(path, identity)
+                self._inode = path.stat().st_ino
         except (OSError, sqlite3.Error) as error:
             raise StoreError(
                 str(path), f"the index cannot be made ({error})", "set stack.cache to a folder of yours with free space"
@@ -268,12 +274,25 @@ def schema_id() -> str:
 
 
 def delete(path: Path) -> None:
+    if path.parent.exists():  # else there is no place for a lock either
+        with _lock(path) as lock:
+            _unlink(path)
+            Path(lock.lock_file).unlink(missing_ok=True)  # the last act, and who waits for it makes another
+
+
+def _lock(path: Path) -> FileLock:
+    """Without filelock's fallback for file systems without locks: that lock would outlive a killed holder."""
+    return FileLock(path.with_name(path.name + ".lock"), fallback_to_soft=False)
+
+
+def _unlink(path: Path) -> None:
     for each in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
         each.unlink(missing_ok=True)
 
 
 def _opened(path: Path, identity: Mapping[str, str]) -> sqlite3.Connection:
-    """A connection to the file, which is made anew unless it is an index of this schema and of this log."""
+    """A connection to the file, which is made anew unless it is an index of this schema and of this log. Its lock is
+    held."""
     connection = _connected(path)
     try:
         known = _known(connection)
@@ -285,7 +304,7 @@ def _opened(path: Path, identity: Mapping[str, str]) -> sqlite3.Connection:
         connection.close()
         raise
     connection.close()
-    delete(path)
+    _unlink(path)
     connection = _connected(path)
     connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} INSERT INTO meta VALUES ('schema', '{schema_id()}'); COMMIT;")
     _remember(connection, identity)
@@ -318,7 +337,7 @@ def _connected(path: Path) -> sqlite3.Connection:
         raise
     except sqlite3.DatabaseError:  # the file is no database
         connection.close()
-        delete(path)
+        _unlink(path)
         return _connected(path)
     return connection
 

@@ -26,7 +26,7 @@ from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
 from distrl.rights.grant import grant
 from distrl.rights.roles import ROLES
-from distrl.runs.recorded import join, recorded
+from distrl.runs.recorded import change, join, recorded
 from distrl.store.objects import open_store
 from distrl.train.roles import write_settings
 from distrl.view import follow
@@ -52,6 +52,8 @@ from view.world import (
 )
 from waiting import until
 
+CHANGED = 0.75
+"""A third gamma."""
 TOKEN = "a-secret-of-the-tests"
 
 pytestmark = pytest.mark.integration
@@ -487,6 +489,8 @@ def test_a_run_is_shown_with_the_settings_that_are_recorded_and_with_those_of_th
         recorded_with(config, GAMMAS[0])
         assert shown_with(runs) == GAMMAS[0]
         assert runs.get(config.run).follower.caught_up.wait(MOST_S)  # and is followed, though it has no record to read
+        change(config, "runs set", ("a test",), {"algorithm.gamma": CHANGED})
+        until(lambda: runs.get(config.run).config.algorithm.gamma == CHANGED, "what was changed")
         made_again(config)
         recorded_with(config, GAMMAS[1])
         # also where nobody asks for the list

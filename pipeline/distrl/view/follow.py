@@ -104,6 +104,8 @@ class RunFollower:
         """Changes where the index is made again, so that what was read of the log before may be of another one."""
         self.begun_again = False
         """Whether topics of the run were deleted and made again since it is followed."""
+        self.settings = 0
+        """How many records of settings the run had when it was looked at last; 0 before that."""
         self.caught_up = threading.Event()
         """Set once the index was at the log's end, or could not be brought there."""
         self.reading = True
@@ -180,7 +182,7 @@ class RunFollower:
         self.indexing = Indexing(0, 0)
 
     def _follow(self) -> None:
-        with closing(IndexWriter(self.path, self._identity())) as index, ExitStack() as opened:
+        with closing(IndexWriter(self.path, self._look())) as index, ExitStack() as opened:
             while not AT_ONCE.acquire(timeout=TURN_S):
                 if self._closing.is_set():
                     return
@@ -197,21 +199,23 @@ class RunFollower:
             while time.monotonic() < self._until and not self._closing.is_set():
                 index.refuse_replaced()
                 if time.monotonic() - checked_at >= SAME_S:
-                    self._identity()
+                    self._look()
                     checked_at = time.monotonic()
                 for topic, reader in readers.items():
                     self._take_new(index, topic, reader)
                 if not readers:  # the run was removed
                     self._closing.wait(TURN_S)
 
-    def _identity(self) -> dict[str, str]:
-        """The topics' ids. Raises StaleIndexError where one has another than before."""
+    def _look(self) -> dict[str, str]:
+        """The topics' ids; counts the records of settings. Raises StaleIndexError where one has another than before."""
         before, topics = self._topics, identity(self.config)
         self._topics = before | topics
         other = [name for name, each in topics.items() if before.get(name, each) != each]
         if other:
             self.begun_again = True
             raise StaleIndexError(f"{', '.join(other)} were deleted and made again")
+        if topics:  # else the run was removed
+            self.settings = settings_records(self.config)
         return topics
 
     def _open(self, index: IndexWriter, opened: ExitStack) -> dict[str, LogReader]:
@@ -272,6 +276,14 @@ def identity(config: Config) -> dict[str, str]:
     client = admin(config.kafka)
     found = {topic: topic_id(client, config, topic_name(config.run, topic)) for topic in INDEXED}
     return {topic: each for topic, each in found.items() if each}
+
+
+def settings_records(config: Config) -> int:
+    """How many records of settings the run has had; 0 for one of an older version. Raises BrokerError."""
+    try:
+        return sum(end for _, end in retained(config, "settings").values())
+    except UnknownTopicError:
+        return 0
 
 
 def _newest(topic: str, end: int) -> int:

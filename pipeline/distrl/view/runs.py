@@ -1,6 +1,6 @@
 """The runs that are shown: of each a follower, and the episodes that were opened last.
 
-A run that was deleted and begun again is shown as another one, and so is one whose first settings are recorded.
+A run that was deleted and begun again is shown as another one, and so is one whose settings are recorded or changed.
 
 names: the runs to show now; of_run: the settings to read one with. Both may raise DistrlError.
 """
@@ -19,14 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from distrl.broker.connect import UnknownTopicError
-from distrl.broker.reader import retained
 from distrl.config import Config, with_run
 from distrl.errors import DistrlError, StoreError
 from distrl.offline.find_episode import Found, episode_at
 from distrl.store.objects import ObjectStore, open_store
 from distrl.view.answers import NotThereError
-from distrl.view.follow import RunFollower
+from distrl.view.follow import RunFollower, settings_records
 from distrl.view.frugal import frugal
 from distrl.view.index import CorruptIndexError, StaleIndexError, copied, delete, reading
 
@@ -39,17 +37,22 @@ MOST_EPISODES: Final = 16
 
 
 class ShownRun:
-    """One run: its follower, its store, and its episodes by their places. has_settings: whether `config` is certain to
-    have those that the log has."""
+    """One run: its follower, its store, and its episodes by their places. settings: how many records of settings
+    `config` is certain to be read from; 0: perhaps none."""
 
-    def __init__(self, config: Config, has_settings: bool) -> None:
+    def __init__(self, config: Config, settings: int) -> None:
         self.config = config
-        self.has_settings = has_settings
+        self.settings = settings
         self.follower = RunFollower(config)
         self.store: ObjectStore = open_store(config.store)
         self._episodes: OrderedDict[tuple[int, str, int, int], Found] = OrderedDict()
         self._turn = threading.Lock()
         self._index = self.follower.path
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the log may have other settings."""
+        return self.follower.begun_again or not self.settings or self.follower.settings > self.settings
 
     def freeze(self, folder: Path) -> None:
         """Follow the run no further, and answer from a copy of its index in `folder`: for what shows one moment.
@@ -155,21 +158,21 @@ class Runs:
 
     def _show(self, name: str) -> None:
         shown = self._shown.get(name)
-        again = shown is not None and shown.follower.begun_again
-        if shown is not None and shown.has_settings and not again:
+        if shown is not None and not shown.is_outdated:
             return
+        again = shown is not None and shown.follower.begun_again
         # Asked before they are read: those that are recorded in between are read the next time.
         other = shown or next(iter(self._shown.values()), None)
-        has_settings = other is not None and _has_settings(with_run(other.config, name))
-        if shown is not None and not has_settings and not again:
+        settings = 0 if other is None else settings_records(with_run(other.config, name))
+        if shown is not None and not settings and not again:
             return
         config = self._of_run(name)
         if shown is not None and config == shown.config and not again:
-            shown.has_settings = has_settings
+            shown.settings = settings
             return
         if shown is not None:
             shown.follower.close()
-        self._shown[name] = ShownRun(config, has_settings)
+        self._shown[name] = ShownRun(config, settings)
 
     def narrow(self, shown: Collection[str], failed: Mapping[str, DistrlError]) -> None:
         """Show these runs from now on, with why others are not, and list no more: for what shows one moment."""
@@ -181,7 +184,7 @@ class Runs:
     def get(self, name: str) -> ShownRun:
         """The run, which is followed from now on. Raises NotThereError, and why it cannot be shown."""
         found = self._shown.get(name)
-        if found is None or found.follower.begun_again or not found.has_settings:
+        if found is None or found.is_outdated:
             shown, failed = self.all()
             found = next((each for each in shown if each.config.run == name), None)
             if found is None:
@@ -191,11 +194,3 @@ class Runs:
                 raise NotThereError("run", f"no run {name[:80]!r} is shown here", f"shown are: {known}")
         found.follower.touch()
         return found
-
-
-def _has_settings(config: Config) -> bool:
-    """Whether the run has recorded settings. Raises BrokerError."""
-    try:
-        return any(end > 0 for _, end in retained(config, "settings").values())
-    except UnknownTopicError:  # a run of an older version
-        return False

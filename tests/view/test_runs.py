@@ -11,11 +11,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from distrl.config import Config, load
+from distrl.config import Config, load, with_run
 from distrl.errors import BrokerError
 from distrl.view import follow
-from distrl.view.follow import UNUSED_S, RunFollower, forget_unused, index_path
-from distrl.view.index import schema_id
+from distrl.view.follow import UNUSED_S, RunFollower, index_path
+from distrl.view.index import IndexWriter, schema_id
 from distrl.view.runs import Runs
 from distrl.view.server import ViewServer
 from waiting import until
@@ -137,18 +137,23 @@ def test_the_stream_of_a_run_that_is_gone_ends(tmp_path: Path, monkeypatch: pyte
         assert ask(server.port, "/api/runs/away/events").status == 404
 
 
-def test_versions_of_distrl_keep_an_index_each_and_one_that_nobody_writes_goes(tmp_path: Path) -> None:
+def test_an_index_that_is_not_shown_is_deleted_once_nobody_has_opened_it_for_long(tmp_path: Path) -> None:
     config = away(tmp_path)
-    own = index_path(config)
-    assert schema_id() in own.name
-    stem = own.name.removesuffix(f"-{schema_id()}.sqlite")
-    names = [own.name, f"{stem}.sqlite", f"{stem}-2-{'0' * 16}.sqlite", f"{stem}-2-{'1' * 16}.sqlite", "other.sqlite"]
-    own.parent.mkdir(parents=True)
+    shown = index_path(config)
+    assert schema_id() in shown.name
+    removed, lately = (index_path(with_run(config, name)) for name in ("removed", "lately"))
+    stem = shown.name.removesuffix(f"-{schema_id()}.sqlite")
+    of_others = [shown.with_name(f"{stem}{version}.sqlite") for version in ("", f"-2-{'0' * 16}")]
+    strange = shown.with_name("other.sqlite")
     old = time.time() - UNUSED_S - 60
-    for name in names:
-        (own.parent / name).touch()
-        os.utime(own.parent / name, (old, old))
-    (own.parent / names[3]).touch()
-    (own.parent / f"{names[2]}-wal").touch()
-    forget_unused(config)
-    assert sorted(each.name for each in own.parent.iterdir()) == sorted([names[0], names[3], names[4]])
+    for each in (shown, removed, lately, *of_others):
+        IndexWriter(each, {}).close()
+        os.utime(each, (old, old))
+    strange.touch()
+    os.utime(strange, (old, old))
+    IndexWriter(lately, {}).close()
+    with Runs(lambda: ["away"], lambda name: config) as runs:
+        runs.all()
+    assert {each.name for each in shown.parent.glob("*.sqlite*") if each.suffix != ".lock"} == {
+        shown.name, lately.name, strange.name,
+    }  # fmt: skip

@@ -13,7 +13,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +54,9 @@ TURN_S: Final = 0.5
 ROUNDS: Final = 50
 """Reads of one topic before the next one's turn."""
 UNUSED_S: Final = 30 * 86_400.0
-"""An index of another version that nobody wrote for so long is deleted."""
+"""An index that is not shown, and that nobody has opened for so long, is deleted."""
+INDEX: Final = re.compile(r".+-[0-9a-f]{12}(-[0-9]+-[0-9a-f]{16})?\.sqlite")
+"""Names of indexes, of any version."""
 AT_ONCE = threading.Semaphore(2)
 """Runs that are indexed at a time: most of it is decoding, which one processor does."""
 
@@ -73,15 +75,15 @@ def index_path(config: Config) -> Path:
     return config.stack.cache.expanduser().absolute() / "view" / f"{_stem(config)}-{schema_id()}.sqlite"
 
 
-def forget_unused(config: Config) -> None:
-    """Delete the indexes of the run that other versions of DistRL made, but for those that were written lately."""
-    own = index_path(config)
-    other = re.compile(rf"{re.escape(_stem(config))}(-[0-9]+-[0-9a-f]{{16}})?\.sqlite")
-    for each in own.parent.glob("*.sqlite"):
-        if each != own and other.fullmatch(each.name):
-            with suppress(OSError):  # it is gone already, or of another user
-                if each.stat().st_mtime < time.time() - UNUSED_S:
-                    delete(each)
+def forget_unused(kept: Collection[Path]) -> None:
+    """Delete other indexes in the folders of these, which nobody has opened lately: of runs and brokers that are gone,
+    of other versions of DistRL."""
+    for folder in {each.parent for each in kept}:
+        for each in folder.glob("*.sqlite"):
+            if each not in kept and INDEX.fullmatch(each.name):
+                with suppress(OSError):  # it is gone already, or of another user
+                    if each.stat().st_mtime < time.time() - UNUSED_S:
+                        delete(each)
 
 
 def _stem(config: Config) -> str:
@@ -143,7 +145,6 @@ class RunFollower:
         self._thread.join()
 
     def _run(self) -> None:
-        forget_unused(self.config)
         while not self._closing.is_set():
             self._asked.clear()
             try:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -141,6 +142,7 @@ class IndexWriter:
             with _lock(path):
                 self._connection = _opened(path, identity)
                 self._inode = path.stat().st_ino
+                os.utime(path)  # its last use, by which `follow.forget_unused` goes
         except (OSError, sqlite3.Error) as error:
             raise StoreError(
                 str(path), f"the index cannot be made ({error})", "set stack.cache to a folder of yours with free space"

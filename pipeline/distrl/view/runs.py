@@ -24,7 +24,7 @@ from distrl.errors import DistrlError, StoreError
 from distrl.offline.find_episode import Found, episode_at
 from distrl.store.objects import ObjectStore, open_store
 from distrl.view.answers import NotThereError
-from distrl.view.follow import RunFollower, settings_records
+from distrl.view.follow import RunFollower, forget_unused, settings_records
 from distrl.view.frugal import frugal
 from distrl.view.index import CorruptIndexError, StaleIndexError, copied, delete, reading
 
@@ -155,6 +155,7 @@ class Runs:
                     LOG.warning("run %s: %s", name, error)
                 else:
                     self._failed[name] = error
+        forget_unused({each.follower.path for each in self._shown.values()})
 
     def _show(self, name: str) -> None:
         shown = self._shown.get(name)

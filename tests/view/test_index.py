@@ -17,8 +17,11 @@ import factories
 import pytest
 from distrl.broker.journal import History, in_force
 from distrl.broker.reader import RawRecord
+from distrl.broker.topics import DAY_MS
+from distrl.broker.topics import TOPICS as KEPT_IN
 from distrl.errors import StoreError
 from distrl.evaluate.curves import evaluated, reload_seconds
+from distrl.learner import reading as reading_of_learner
 from distrl.types import (
     Evaluation,
     LoggedTrajectory,
@@ -33,7 +36,10 @@ from distrl.types import (
 from distrl.view import index, queries
 from distrl.view import series as charts
 from distrl.view.filters import EpisodeFilter, Page
+from distrl.view.follow import INDEXED
 from distrl.view.index import (
+    BEST_EFFORT,
+    DEAD_LETTERS,
     IN_FORCE,
     Batch,
     CorruptIndexError,
@@ -333,8 +339,22 @@ def test_a_record_that_cannot_be_read_is_counted_and_noted(path: Path) -> None:
     assert offsets(path) == [0, 2]
     with reading(path) as connection:
         assert queries.run_details(connection)["notes"] == [
-            "1 records of trajectories cannot be read: `distrl dlq ls` lists them"
+            "1 records of trajectories cannot be read: `distrl dlq ls` lists those that the learner has come to, for "
+            "30 days"
         ]
+
+
+def test_dead_letters_are_promised_of_the_topics_that_have_some_for_as_long_as_they_have(path: Path) -> None:
+    topics = [each for each in INDEXED if each not in BEST_EFFORT]
+    with closing(IndexWriter(path, TOPICS)) as index:
+        for topic in topics:
+            index.add(batch([None], topic=topic))
+    with reading(path) as connection:
+        notes = queries.run_details(connection)["notes"]
+    promised = {topic for topic in topics for note in notes if f" {topic} " in note and "dlq ls" in note}
+    assert len(notes) == len(topics)
+    assert promised == set(reading_of_learner.TOPICS)
+    assert KEPT_IN[DEAD_LETTERS].retention_ms == 30 * DAY_MS
 
 
 def test_the_lag_is_the_same_whichever_topic_comes_first(path: Path, tmp_path: Path) -> None:

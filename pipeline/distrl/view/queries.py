@@ -25,6 +25,8 @@ LISTED: Final = (
 )  # fmt: skip
 """Columns of an episode in a list."""
 EPISODE: Final = ", ".join(f'"{name}"' for name in LISTED)
+DEAD_LETTERED: Final = ("demonstrations", "trajectories")
+"""Indexed topics whose bad records get dead letters: those that the learner reads. Readers of the others skip them."""
 ATTEMPTS: Final = 500
 """Most attempts of one task that are listed."""
 EXAMPLES: Final = 5
@@ -161,8 +163,14 @@ def run_details(connection: sqlite3.Connection) -> Row:
     unreadable = connection.execute(
         "SELECT topic, sum(unreadable) FROM watermarks GROUP BY 1 HAVING sum(unreadable) > 0"
     )
-    notes = [f"{count} records of {topic} cannot be read: `distrl dlq ls` lists them" for topic, count in unreadable]
+    notes = [f"{count} records of {topic} cannot be read: {unreadable_hint(topic)}" for topic, count in unreadable]
     return {**chosen, "outcomes": dict(outcomes.fetchall()), "notes": notes, "read_up_to": read_up_to(connection)}
+
+
+def unreadable_hint(topic: str) -> str:
+    if topic in DEAD_LETTERED:
+        return "`distrl dlq ls` lists those that the learner has come to, for 30 days"
+    return "a newer version of DistRL may be able to, once the indexes in view/ of stack.cache are deleted"
 
 
 def read_up_to(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:

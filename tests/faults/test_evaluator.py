@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from distrl.evaluate.curves import score
+from distrl.evaluate.curves import BY_HAND, score
 from distrl.evaluate.play import evaluation_tasks
-from distrl.evaluate.run import BY_HAND, VersionScore
+from distrl.evaluate.run import VersionScore
 from distrl.types import Split
 
 from faults.live import LiveRun

@@ -46,9 +46,11 @@ def figures(u: int, at: int = 0, **metrics: float) -> Figures:
     return Figures(u, at or 1_000 * u, 1_000 * u + 400, metrics)
 
 
-def evaluated(version: int, task: str, outcome: Outcome, suite: str = "home") -> Evaluation:
+def evaluated(
+    version: int, task: str, outcome: Outcome, suite: str = "home", worker: str = "evaluator-0"
+) -> Evaluation:
     asked = factories.task(task, split=Split.VALIDATION, suite=suite)
-    played = factories.trajectory(asked, outcome=outcome, finished_at=10_000 * version)
+    played = factories.trajectory(asked, outcome=outcome, finished_at=10_000 * version, worker=worker)
     return Evaluation(version, "a" * 64, f"{version}-{task}", played)
 
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import factories
 import pytest
+from distrl.evaluate.curves import BY_HAND
 from distrl.telemetry.view import SUCCESS_WINDOW
-from distrl.trackers.points import plain_name
+from distrl.trackers.points import RunPoints, plain_name
 from distrl.trackers.progress import Progress
 from distrl.trackers.protocol import GROUPS, Axis, Point
 from distrl.trackers.reports import MOST_AHEAD
-from distrl.types import Heartbeat, LoggedTrajectory, Outcome, Record
+from distrl.types import Evaluation, Heartbeat, LoggedTrajectory, Outcome, Record
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -101,11 +102,54 @@ def test_a_version_has_its_success_with_the_interval_once_its_evaluation_is_whol
     low, high = (whole.values[f"evaluation/home/validation/{name}"] for name in ("low", "high"))
     assert (low, high) == (pytest.approx(0.0945, abs=1e-3), pytest.approx(0.9055, abs=1e-3))  # Wilson, 1 of 2
     assert whole.values["evaluation/home/validation/episodes"] == 2.0
-    # One that was broken off counts when the next one has begun; the last one is not whole before it has all tasks.
-    assert of("evaluation/home/validation", 1).values["evaluation/home/validation/episodes"] == 1.0
+    # One that was broken off is none, and the last one is not whole before it has all tasks.
+    assert [each.step for each in all_points() if each.source == "evaluation/home/validation"] == [0, 2]
     run = points()
     run.evaluation(evaluated(0, "e-0", Outcome.SUCCESS))
+    run.ended()
     assert run.ready() == []
+
+
+def by_hand(version: int, *numbers: int) -> list[Evaluation]:
+    """Of these tasks, the last of which is a failure."""
+    outcomes = [*[Outcome.SUCCESS] * (len(numbers) - 1), Outcome.FAILURE]
+    return [
+        evaluated(version, f"e-{n}", each, worker=f"somebody{BY_HAND}")
+        for n, each in zip(numbers, outcomes, strict=True)
+    ]
+
+
+def episodes(run: RunPoints) -> list[tuple[int, float]]:
+    """The versions that have a point by now, each with its episodes."""
+    return [(each.step, each.values[f"{each.source}/episodes"]) for each in run.ready()]
+
+
+def test_an_evaluation_of_more_tasks_than_the_settings_say_is_no_point_of_those_that_ended_first() -> None:
+    run = points()
+    take(run, by_hand(0, 3, 1, 0, 2))
+    assert episodes(run) == []
+    take(run, by_hand(1, 0, 3))
+    assert episodes(run) == [(0, 4.0)]
+    take(run, by_hand(1, 1, 2))
+    assert episodes(run) == [(1, 4.0)], "it has the tasks of the one before"
+
+
+def test_an_evaluation_of_more_tasks_that_no_other_follows_is_whole_at_the_end_of_the_log() -> None:
+    run = points()
+    take(run, by_hand(0, 0, 1, 2))
+    run.ended()
+    assert episodes(run) == [(0, 3.0)]
+
+
+def test_an_evaluation_that_was_broken_off_is_a_point_once_it_is_finished_or_another_one_stopped_there() -> None:
+    """As the report counts: with fewer tasks asked for, all later ones have fewer."""
+    run = points()
+    take(run, [*by_hand(0, 0, 1, 2, 3), *by_hand(1, 0, 1, 2), *by_hand(2, 1), *by_hand(3, 0, 1, 2)])
+    assert episodes(run) == [(0, 4.0)]
+    take(run, by_hand(4, 0))
+    assert episodes(run) == [(1, 3.0), (3, 3.0)]
+    take(run, by_hand(2, 0, 2))
+    assert episodes(run) == [(2, 3.0)]
 
 
 def test_an_evaluation_of_several_suites_is_whole_when_it_has_the_tasks_of_all_of_them() -> None:

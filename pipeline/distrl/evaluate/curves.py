@@ -19,6 +19,8 @@ from itertools import accumulate
 
 from distrl.types import Evaluation, LoggedTrajectory, Outcome, Split, Trajectory, Update, Version
 
+BY_HAND = "-by-hand"
+"""Suffix of the evaluator's name in `evaluate --versions`, where a person chooses the number of tasks."""
 Z_95 = 1.959963984540054
 
 

@@ -24,6 +24,7 @@ from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.evaluate import curves
+from distrl.evaluate.curves import BY_HAND
 from distrl.evaluate.gather import records
 from distrl.evaluate.play import Keep, Turn, evaluation_tasks, known_of, on_phones, play_and_publish
 from distrl.evaluate.policies import PolicyId
@@ -50,9 +51,6 @@ TIMES = 3
 """How often a version is evaluated while tasks of it are interrupted each time, as long as there is no newer one."""
 TURN_S = 1.0
 """Longest pause of the evaluator's loop between two versions."""
-
-BY_HAND = "-by-hand"
-"""Suffix of the evaluator's name in `evaluate --versions`, where a person chooses the number of tasks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from distrl.broker.duplicates import IdSet
-from distrl.evaluate.curves import wilson
+from distrl.evaluate.curves import BY_HAND, unfinished, wilson
 from distrl.telemetry.view import SUCCESS_WINDOW
 from distrl.trackers.protocol import Axis, Point
 from distrl.trackers.reports import LearnerReports
-from distrl.types import Evaluation, Figures, Heartbeat, LoggedTrajectory, Outcome, Split, Update
+from distrl.types import Evaluation, Figures, Heartbeat, LoggedTrajectory, Outcome, Split, Trajectory, Update
 
 JOURNAL: Final = "journal"
 KNOWN: Final = (Outcome.SUCCESS, Outcome.FAILURE)
@@ -51,11 +51,34 @@ class _Played:
 
 @dataclass(slots=True)
 class _Score:
-    seen: IdSet = field(default_factory=IdSet)
     won: int = 0
     lost: int = 0
+    unknown: int = 0
     at: int = 0
     """The end of the last episode, ms since the epoch."""
+
+
+@dataclass(slots=True)
+class _Evaluated:
+    """A version on a split, until it has its points."""
+
+    tasks: set[str] = field(default_factory=set)
+    suites: dict[str, _Score] = field(default_factory=lambda: defaultdict(_Score))
+    by_hand: bool = False
+    """Whether some were asked for by `evaluate --versions`, where a person chooses how many."""
+
+    def add(self, played: Trajectory) -> None:
+        """The first record of a task counts."""
+        task = f"{played.task.suite}/{played.task_id}"
+        if task in self.tasks:
+            return
+        self.tasks.add(task)
+        self.by_hand = self.by_hand or played.worker.endswith(BY_HAND)
+        score = self.suites[played.task.suite]
+        score.won += played.outcome is Outcome.SUCCESS
+        score.lost += played.outcome is Outcome.FAILURE
+        score.unknown += played.outcome not in KNOWN
+        score.at = max(score.at, played.finished_at)
 
 
 class RunPoints:
@@ -80,8 +103,12 @@ class RunPoints:
         self._recent: deque[bool] = deque(maxlen=SUCCESS_WINDOW)
         self._journalled_at: int | None = None
         self._reports = LearnerReports(recorded=recorded)
-        self._scores: dict[Key, dict[str, _Score] | None] = {}
-        """Evaluation -> suite -> its score; None once it has its points: what comes later does not count."""
+        self._going_on: dict[Key, _Evaluated] = {}
+        self._whole: dict[Split, dict[int, frozenset[str]]] = defaultdict(dict)
+        """Version -> its tasks, of evaluations that have their points, in their order: what comes later does not
+        count."""
+        self._tasks: dict[frozenset[str], frozenset[str]] = {}
+        """Each set of tasks once, as most versions have the same."""
         self._ready: list[Point] = []
 
     def ready(self) -> list[Point]:
@@ -121,37 +148,47 @@ class RunPoints:
         self._reports.quiet()
 
     def ended(self) -> None:
-        """Nothing more is read."""
+        """Nothing more is read: evaluations have ended that have as many tasks as the settings say."""
         self._reports.ended()
+        for split in Split:
+            self._end([key for key, each in self._of(split).items() if len(each.tasks) >= self._expected(split)], split)
 
     def evaluation(self, record: Evaluation) -> None:
-        """A version's points, one for each suite, are whole when so many of its tasks are there as an evaluation has,
-        or when the next one's come."""
-        played = record.trajectory
+        """A version's points, one for each suite, are whole once it has as many tasks as the settings say, as an
+        evaluator plays; where a person has chosen how many, once they are those of the last version that was whole, or
+        when the next one's come. One with a part of those tasks then waits for the others, as `curves.unfinished`
+        knows: those that end soon come first, and are rather successes."""
         if record.version < 0:
             return  # an agent without weights: no step of learning
-        key = record.version, played.task.split
-        if key not in self._scores:
-            for other in sorted(each for each in self._scores if each[1] is key[1] and each[0] < key[0]):
-                self._evaluated(other)
-        suites = self._scores.setdefault(key, {})
-        if suites is None:
+        split = record.trajectory.task.split
+        key, whole = (record.version, split), self._whole[split]
+        if record.version in whole:
             return
-        score = suites.setdefault(played.task.suite, _Score())
-        if not score.seen.add(played.task_id):
-            return
-        score.won += played.outcome is Outcome.SUCCESS
-        score.lost += played.outcome is Outcome.FAILURE
-        score.at = max(score.at, played.finished_at)
-        if sum(len(each.seen) for each in suites.values()) == self._expected(key[1]):
+        if key not in self._going_on:
+            self._end([other for other in self._of(split) if other < record.version], split)
+        found = self._going_on.setdefault(key, _Evaluated())
+        found.add(record.trajectory)
+        expected, count = self._expected(split), len(found.tasks)
+        if (count == expected and not found.by_hand) or (
+            count >= expected and whole and found.tasks == next(reversed(whole.values()))
+        ):
             self._evaluated(key)
 
+    def _of(self, split: Split) -> dict[int, _Evaluated]:
+        """Version -> its evaluation on a split, of those without points."""
+        return {version: each for (version, other), each in self._going_on.items() if other is split}
+
+    def _end(self, versions: Iterable[int], split: Split) -> None:
+        """Give these versions their points, but for those with a part of the tasks."""
+        ended = {version: self._going_on[version, split].tasks for version in versions}
+        left = unfinished({**self._whole[split], **ended}) if ended else set()
+        for version in sorted(ended.keys() - left):
+            self._evaluated((version, split))
+
     def _evaluated(self, key: Key) -> None:
-        suites, (version, split) = self._scores[key], key
-        if suites is None:
-            return
-        self._scores[key] = None
-        for suite, score in sorted(suites.items()):
+        (version, split), found = key, self._going_on.pop(key)
+        self._whole[split][version] = self._tasks.setdefault(tasks := frozenset(found.tasks), tasks)
+        for suite, score in sorted(found.suites.items()):
             known = score.won + score.lost
             if not known:
                 continue
@@ -162,7 +199,7 @@ class RunPoints:
                 f"{group}/low": low,
                 f"{group}/high": high,
                 f"{group}/episodes": float(known),
-                f"{group}/without_outcome": float(len(score.seen) - known),
+                f"{group}/without_outcome": float(score.unknown),
             }
             self._ready.append(Point(group, Axis.VERSION, version, score.at, values))
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from view.browser.conftest import DESKTOP, Shown, opened
 from view.browser.records import ended_at, more
@@ -159,3 +159,43 @@ def test_of_many_rows_those_in_sight_are_in_the_document_and_new_ones_are_offere
         offer.click()
         expect(page.locator(".total")).to_have_text("1,507 episodes")
         expect(page.locator(".row-link").first).to_contain_text("set alarm 1506 ")
+
+
+NOT_YET = '{"error": "the index of this run is being made", "fix": "ask again in a moment"}'
+
+
+def not_yet(route: Route) -> None:
+    route.fulfill(status=503, content_type="application/json", body=NOT_YET)
+
+
+def test_rows_further_down_that_the_server_has_not_yet_are_asked_for_again(view: Watched, shown: Shown) -> None:
+    def longer(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json=answer.json() | {"total": 500})
+
+    view.allowed = ("the server responded with a status of 503",)
+    view.page.route(re.compile("offset=0&"), longer)
+    view.page.route(re.compile("offset=[24]00&"), not_yet)
+    page = view.open(f"#/{shown.run}/trajectories")
+    page.locator(".row-link").first.focus()
+    page.keyboard.press("End")
+    heading = page.get_by_role("heading", name="Not yet")
+    expect(heading).to_be_visible()
+    page.unroute(re.compile("offset=[24]00&"))
+    expect(heading).to_have_count(0)
+
+
+def test_a_list_that_was_asked_for_by_hand_is_not_drawn_over(view: Watched, shown: Shown) -> None:
+    """By the question that was to come by itself."""
+    view.allowed = ("the server responded with a status of 503",)
+    view.page.clock.install(time=0)
+    view.page.clock.pause_at(1_000)
+    view.page.route(re.compile("offset=0&"), not_yet)
+    page = view.open(f"#/{shown.run}/trajectories?text=nothing+is+called+so")
+    expect(page.get_by_role("heading", name="Not yet")).to_be_visible()
+    page.unroute(re.compile("offset=0&"))
+    page.get_by_role("button", name="Try again").click()
+    none = page.get_by_role("heading", name="No episode matches")
+    expect(none).to_be_visible()
+    page.clock.run_for(10_000)
+    expect(none).to_be_visible()

@@ -32,6 +32,7 @@ export function listing(options, signal) {
   const pages = new Map();
   const shown = new Map();
   let total = 0, height = 44, active = 0, timer = 0, frame = 0, wantsFocus = false;
+  let callOff = () => {}; // a retry that is to come
 
   function header(column) {
     const by = options.sort?.by === column.sort && column.sort;
@@ -58,19 +59,23 @@ export function listing(options, signal) {
       if (error.name === "AbortError" || signal.aborted) return;
       pages.delete(number);
       if (!(error.status >= 0)) console.error(error);
-      if (element.hasAttribute("aria-busy")) {
-        fill(root, failed(error, again));
-        retried(error, signal, again);
-      } else fill(note, failed(error, () => {
-        fill(note);
-        draw();
-      }));
+      const [place, retry] = element.hasAttribute("aria-busy") ? [root, again] : [note, more];
+      fill(place, failed(error, retry));
+      callOff();
+      callOff = retried(error, signal, retry);
     }
   }
 
   function again() {
+    callOff(); // else what is asked for by hand now is asked for once more, and drawn over
     fill(root, element, note);
     fetchPage(0);
+  }
+
+  function more() {
+    callOff();
+    fill(note);
+    draw();
   }
 
   function begin(found) {

@@ -30,11 +30,19 @@ export function failed(error, retry) {
     h("p", {}, h("button", { type: "button", on: { click: locked ? () => location.reload() : retry } }, locked ? "Enter it" : "Try again")));
 }
 
-/** Calls `again` after a moment where the server says that it cannot answer yet. */
+/** Calls `again` after a moment where the server says that it cannot answer yet. Returns what calls that off. */
 export function retried(error, signal, again) {
-  if (error.status !== NOT_YET) return;
-  const timer = setTimeout(again, AGAIN_MS);
-  signal.addEventListener("abort", () => clearTimeout(timer));
+  if (error.status !== NOT_YET) return () => {};
+  const timer = setTimeout(() => {
+    stop();
+    again();
+  }, AGAIN_MS);
+  const stop = () => {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", stop); // `signal` may last as long as the page, which may ask for hours
+  };
+  signal.addEventListener("abort", stop);
+  return stop;
 }
 
 /** Nothing is there. title and why: texts of the program; more: nodes. */

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judge.test_validity import screen
 from rollout.world import TAP, task
+from waiting import until
 
 TIMEOUT_S = 60.0
 HOME = Action(ActionKind.HOME)
@@ -55,7 +56,12 @@ def valid(trajectory: Trajectory) -> list[bool | None]:
 
 
 def asked(trajectory: Trajectory, by: VlmJudge, store: ObjectStore, most: int = 20) -> Trajectory:
-    return judged(trajectory, by, store.get, most, lambda: 60.0)
+    return last(judged(trajectory, by, store.get, most, lambda: 60.0), trajectory)
+
+
+def last(found: Iterable[Trajectory], unjudged: Trajectory) -> Trajectory:
+    """With all verdicts."""
+    return [unjudged, *found][-1]
 
 
 def test_each_action_gets_what_the_judge_says_of_it_and_who_says_so(store: ObjectStore) -> None:
@@ -105,7 +111,7 @@ def test_a_screen_that_cannot_be_had_or_is_none_costs_its_action_alone(store: Ob
         return b"\x89PNG" if ref == trajectory.steps[2].screenshot else store.get(ref)
 
     with serving(validity(True)) as server:
-        found = judged(trajectory, judge(server, store), image, 20, lambda: 60.0)
+        found = last(judged(trajectory, judge(server, store), image, 20, lambda: 60.0), trajectory)
     assert valid(found) == [None, True, None, True]
 
 
@@ -149,8 +155,14 @@ def begin(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin
     monkeypatch.setattr(hindsight_module, "LOOK_S", 0.01)
     begun: list[AsyncActionJudge] = []
 
-    def start(by: VlmJudge, deliver: Delivered, room: int = 9, clock: Clock = SYSTEM_CLOCK) -> AsyncActionJudge:
-        made = AsyncActionJudge(by, store.get, deliver, 20, TIMEOUT_S, room, clock)
+    def start(
+        by: VlmJudge,
+        deliver: Delivered,
+        room: int = 9,
+        clock: Clock = SYSTEM_CLOCK,
+        image: Callable[[ObjectRef], bytes] = store.get,
+    ) -> AsyncActionJudge:
+        made = AsyncActionJudge(by, image, deliver, 20, TIMEOUT_S, room, clock)
         begun.append(made)
         made.start()
         return made
@@ -265,12 +277,55 @@ def test_a_trajectory_is_delivered_at_its_deadline_however_long_it_waited_and_wa
     assert len(server.requests) == 3
 
 
+def test_a_store_that_does_not_answer_holds_no_trajectory_beyond_its_deadline_and_no_stop(
+    store: ObjectStore, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The judged thread waits in the store for the second screen of "slow"; "behind it" has nobody who asks."""
+    monkeypatch.setattr(hindsight_module, "THREADS", 1)
+    at, delivered = [0.0], Delivered()
+    reads, let_go, asked_for = [3], threading.Event(), threading.Event()
+
+    def image(ref: ObjectRef) -> bytes:
+        reads[0] -= 1
+        if reads[0] < 0:
+            asked_for.set()
+            assert let_go.wait(30)
+        return store.get(ref)
+
+    with serving(validity(False)) as server:
+        action_judge = begin(
+            judge(server, store), delivered, clock=Clock(lambda: at[0], lambda: at[0]), image=image, room=2
+        )
+        for name in ("slow", "behind it"):
+            trajectory = played(store, tap(0.1), tap(0.2), tap(0.3), name=name)
+            action_judge.hand_over(received(trajectory.task), trajectory)
+        try:
+            assert asked_for.wait(30)
+            assert delivered.found == {}
+            at[0] = TIMEOUT_S
+            delivered.wait("slow", "behind it")
+            action_judge.stop_asking()
+            action_judge.stop()
+            until(lambda: not action_judge.running)
+        finally:
+            let_go.set()
+        assert action_judge.metrics() == {
+            "actions_judged": 2.0,
+            "actions_invalid": 2.0,
+            "actions_unjudged": 4.0,
+            "judge_queue": 0.0,
+        }
+    assert valid(delivered.found["slow"]) == [False, False, None], "what was said until then is kept"
+    assert valid(delivered.found["behind it"]) == [None, None, None]
+
+
 def test_a_question_has_the_time_that_its_trajectory_has_left(store: ObjectStore) -> None:
     left = iter([60.0, 60.0, 10.0, 0.5, 0.5])
     busy = body(b"", 429, {"Retry-After": "1"})
     with serving(validity(True), busy) as server:
-        found = judged(played(store, tap(0.1), tap(0.2), tap(0.3)), judge(server, store), store.get, 20, left.__next__)
-    assert valid(found) == [True, None, None]
+        trajectory = played(store, tap(0.1), tap(0.2), tap(0.3))
+        found = judged(trajectory, judge(server, store), store.get, 20, left.__next__)
+        assert valid(last(found, trajectory)) == [True, None, None]
     assert len(server.requests) == 2
 
 

@@ -1,20 +1,21 @@
 """Asynchronous action judge: judges each action of a finished episode while its phone already plays the next one.
 
 `start` starts the threads. An actor hands a trajectory over and goes on; a thread asks the judge and delivers the
-trajectory, at its deadline with the verdicts so far. (Tasks are committed in the order of the log, so a held trajectory
-keeps all later ones uncommitted.) After `stop_asking` no question is asked, and an extra thread delivers what waits,
-since all others may be in an unanswered question. After `stop` the threads end once nothing waits; `running` is false
-once all is delivered. A trajectory lost before that leaves its task uncommitted, and it is delivered again.
+trajectory. One more thread delivers it at its deadline with the verdicts so far: the others may be in an unanswered
+question, or wait for a slow store. (Tasks are committed in the order of the log, so a held trajectory keeps all later
+ones uncommitted.) After `stop_asking` no question is asked, and what no thread asks about yet is delivered. After
+`stop` the threads end once nothing is held. `running` is false then, though a thread may still wait for the store. A
+trajectory lost before that leaves its task uncommitted, and it is delivered again.
 """
 
 from __future__ import annotations
 
 import logging
-import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Final, Protocol
 
 from distrl.chat.endpoint import Counted, NoAnswerError, QuestionRefusedError
@@ -33,7 +34,7 @@ THREADS: Final = 4
 """Concurrent questions of one process. A question about an outcome, for which a phone waits, shares
 judge.requests_per_minute with them and so queues behind at most this many."""
 LOOK_S: Final = 0.2
-"""Longest wait of an idle thread before it checks for `stop`."""
+"""How often deadlines are looked at, so how late a trajectory is delivered at most."""
 
 Image = Callable[[ObjectRef], bytes]
 
@@ -58,14 +59,19 @@ def max_held(actors: int, outstanding: int) -> int:
     return max(0, min(2 * actors, (outstanding - actors) // 2))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Held:
-    """A trajectory that waits for the judge."""
+    """A trajectory that is neither delivered nor lost yet."""
 
     received: Received
     trajectory: Trajectory
+    """With the verdicts so far."""
     deadline: float
     """In ticks; it is delivered then, judged or not."""
+    is_asked_about: bool = False
+    """A thread has taken it to ask the judge."""
+    is_taken: bool = False
+    """A thread has taken it to deliver it."""
 
 
 class AsyncActionJudge:
@@ -90,29 +96,33 @@ class AsyncActionJudge:
         self._timeout_s = timeout_s
         self._room = room
         self._clock = clock
-        self._waiting: queue.Queue[Held] = queue.Queue()
-        self._asking_over = threading.Event()
-        self._stop = threading.Event()
+        self._held: list[Held] = []
+        self._changed = threading.Condition()
+        self._asking_over = False
+        self._stopped = False
         self._threads = SupervisedThreads()
-        self._lock = threading.Lock()
         self._counts = {"actions_judged": 0, "actions_invalid": 0, "actions_unjudged": 0}
 
     @property
     def running(self) -> bool:
-        return self._threads.running
+        return bool(self._held) and self._threads.running
 
     def start(self) -> None:
+        self._threads.start(self._deliver_late, "action_judge-deadlines")
         for number in range(THREADS):
-            self._threads.start(self._work, f"action_judge-{number}")
+            self._threads.start(self._ask, f"action_judge-{number}")
 
     def stop_asking(self) -> None:
         """Ask no further question: deliver what waits, and what is handed over from now on, as it is."""
-        self._asking_over.set()
-        self._threads.start(self._work, "action_judge-rest")
+        with self._changed:
+            self._asking_over = True
+            self._changed.notify_all()
 
     def stop(self) -> None:
         """Call after `stop_asking`, once no actor hands over any more."""
-        self._stop.set()
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
 
     def join(self, timeout_s: float) -> None:
         self._threads.join(timeout_s)
@@ -124,61 +134,105 @@ class AsyncActionJudge:
     def hand_over(self, received: Received, trajectory: Trajectory) -> None:
         """Take a trajectory from an actor; where there is no room, deliver it unjudged."""
         actions = len(to_be_judged(trajectory))
-        if actions and self._takes():
-            self._waiting.put(Held(received, trajectory, self._clock.ticks() + self._timeout_s))
+        if actions and self._takes(Held(received, trajectory, self._clock.ticks() + self._timeout_s)):
             return
         self._count(actions_unjudged=actions)
         self._deliver(received, trajectory)
 
-    def _takes(self) -> bool:
-        with self._lock:
-            taken = self._room > 0
-            self._room -= taken
-            return taken
+    def _takes(self, held: Held) -> bool:
+        with self._changed:
+            if len(self._held) >= self._room:
+                return False
+            self._held.append(held)
+            self._changed.notify_all()
+            return True
 
     def metrics(self) -> Mapping[str, float]:
-        with self._lock:
+        with self._changed:
             counts = {name: float(count) for name, count in self._counts.items()}
-        return counts | {"judge_queue": float(self._waiting.qsize())}
+            return counts | {"judge_queue": float(len(self._unasked()))}
 
-    def _work(self) -> None:
-        try:
+    def _unasked(self) -> list[Held]:
+        return [held for held in self._held if not (held.is_asked_about or held.is_taken)]
+
+    def _ask(self) -> None:
+        """Ask the judge about one trajectory after another, and deliver each."""
+        with logged_if_abandoned():
+            while (held := self._next()) is not None:
+                left_s = partial(self._left_s, held)
+                for so_far in judged(held.trajectory, self._judge, self._image, self._most, left_s):
+                    held.trajectory = so_far
+                self._finish(held)
+
+    def _next(self) -> Held | None:
+        """The oldest that nobody asks about; None after `stop` where there is none."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._unasked())
+            for held in self._unasked():
+                held.is_asked_about = True
+                return held
+            return None
+
+    def _left_s(self, held: Held) -> float:
+        return 0.0 if self._asking_over else held.deadline - self._clock.ticks()
+
+    def _deliver_late(self) -> None:
+        """Deliver at its deadline what the other threads have not; after `stop_asking`, what they do not ask about."""
+        with logged_if_abandoned():
             while True:
-                try:
-                    held = self._waiting.get(timeout=LOOK_S)
-                except queue.Empty:
-                    if self._stop.is_set():
+                with self._changed:
+                    if self._stopped and not self._held:
                         return
-                    continue
-                self._deliver(held.received, self._judged(held))
-                with self._lock:
-                    self._room += 1
-        except AbandonedError as error:
-            log.warning("an episode is abandoned: %s", error.what)
+                    self._changed.wait_for(self._late, LOOK_S)
+                    late = self._late()
+                for held in late:
+                    self._finish(held)
 
-    def _judged(self, held: Held) -> Trajectory:
-        def left_s() -> float:
-            return 0.0 if self._asking_over.is_set() else held.deadline - self._clock.ticks()
+    def _late(self) -> list[Held]:
+        now = self._clock.ticks()
+        late = [held for held in self._held if not held.is_taken and held.deadline <= now]
+        return late + [held for held in self._unasked() if self._asking_over and held not in late]
 
-        trajectory = judged(held.trajectory, self._judge, self._image, self._most, left_s)
-        verdicts = [trajectory.steps[index].valid for index, _, _ in to_be_judged(held.trajectory)]
+    def _finish(self, held: Held) -> None:
+        """Deliver it, unless another thread does."""
+        with self._changed:
+            if held.is_taken:
+                return
+            held.is_taken = True
+            trajectory = held.trajectory
+        verdicts = [trajectory.steps[index].valid for index, _, _ in to_be_judged(trajectory)]
         self._count(
             actions_judged=len(verdicts) - verdicts.count(None),
             actions_invalid=verdicts.count(False),
             actions_unjudged=verdicts.count(None),
         )
-        return trajectory
+        try:
+            self._deliver(held.received, trajectory)
+        finally:
+            with self._changed:
+                self._held.remove(held)
+                self._changed.notify_all()
 
     def _count(self, **more: int) -> None:
-        with self._lock:
+        with self._changed:
             for name, number in more.items():
                 self._counts[name] += number
 
 
+@contextmanager
+def logged_if_abandoned() -> Iterator[None]:
+    """A thread ends without a failure where a stop gives up its trajectory."""
+    try:
+        yield
+    except AbandonedError as error:
+        log.warning("an episode is abandoned: %s", error.what)
+
+
 def judged(
     trajectory: Trajectory, judge: ValidityJudge, image: Image, most: int, left_s: Callable[[], float]
-) -> Trajectory:
-    """`trajectory` with the verdicts of `judge` on the first `most` actions that can be judged.
+) -> Iterator[Trajectory]:
+    """`trajectory` with the verdicts so far, after each verdict of `judge` on the first `most` actions that can be
+    judged.
 
     left_s: seconds left for it; called before each action.
 
@@ -187,10 +241,9 @@ def judged(
     """
     screen = cache(image)
     steps = list(trajectory.steps)
-    asked = False
     for index, step, after in to_be_judged(trajectory)[:most]:
         if left_s() <= 0:
-            break
+            return
         try:
             question = ActionQuestion(step.action, screen(step.screenshot), screen(after))
             verdict = judge.valid(question, left_s())
@@ -199,7 +252,6 @@ def judged(
             continue
         except (NoAnswerError, ChatError) as error:
             log.warning("%s: action %d and those after it are not judged: %s", trajectory.task_id, index, error)
-            break
-        asked = True
+            return
         steps[index] = replace(step, valid=verdict.valid)
-    return replace(trajectory, steps=tuple(steps), validity_source=judge.source) if asked else trajectory
+        yield replace(trajectory, steps=tuple(steps), validity_source=judge.source)

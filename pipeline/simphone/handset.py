@@ -41,6 +41,8 @@ FRAMES: Final = 8
 """Frames of an app that repaints for ever, before they repeat."""
 HUNG_POLL_S: Final = 0.05
 """Poll interval while `input` waits for an app that hangs."""
+ENTRY_CHARACTERS: Final = 4096
+"""Most of a text that is kept to be gone on with: typed text is untrusted."""
 
 
 class Machine(Protocol):
@@ -91,6 +93,8 @@ class Handset:
         self.keyboards = Keyboards(self.settings, service=keyboard_service)
         self._draw_latency = draw_latency
         self._mishaps = mishaps
+        self.entry = ""
+        """The text that was typed last, where nothing else was done since: a longer one may go on with it."""
         self._hung = ""
         self._frames = 0
 
@@ -149,6 +153,7 @@ class Handset:
         """
         for fault, lasts in self._mishaps().items():
             self.faults.lengthen(fault, lasts)
+        self.entry = ""
         took = self._draw_latency() + seconds
         await asyncio.sleep(took)
         if event == POWER:
@@ -166,12 +171,14 @@ class Handset:
             before = self.machine.focus()
             if event != WAKEUP:
                 self.machine.apply(event)
+                self.entry = event.text[:ENTRY_CHARACTERS] if isinstance(event, Text) else ""
             self._note(event, before, self.machine.focus())
         return took
 
     def reset(self, seed: int, setup: Mapping[str, Any]) -> None:
         """The screen is on afterwards, as after a reset of a real phone. Raises ValueError for an invalid setup."""
         self.machine.reset(seed, setup)
+        self.entry = ""
         self.faults.end(Fault.ASLEEP)
         self.log.tick()
         self.log.note("Simulation", f"reset with seed {seed}")

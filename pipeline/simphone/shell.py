@@ -27,6 +27,7 @@ from simphone.commands.base import (
 )
 from simphone.commands.base import Command as Program
 from simphone.commands.basics import BIN
+from simphone.commands.gestures import TYPING
 from simphone.faults import SLOW_S, Fault
 from simphone.files import FileError, plain
 from simphone.handset import Handset
@@ -155,15 +156,15 @@ def _exit_code(words: Sequence[str], last: int) -> int:
 
 
 def _entries(commands: Sequence[Command]) -> list[Command]:
-    """Merges consecutive `input text` of one line: an entry replaces the field's content here, and text with a "%s" in
-    it can only be typed in two pieces.
+    """Merges consecutive `input text` of one line, and `input keyboard text` alike: an entry replaces the field's
+    content here, and text with a "%s" in it can only be typed in two pieces.
     """
     found: list[Command] = []
     for command in commands:
-        typed, before = command.argv[:2] == ("input", "text"), found[-1].argv[:2] if found else ()
+        typing = next((each for each in TYPING if command.argv[: len(each)] == each), None)
         words_alone = found and command == Command(command.argv, if_ok=True) and not found[-1].statuses
-        if words_alone and typed and before == ("input", "text"):
-            found[-1] = replace(found[-1], argv=(*found[-1].argv, *command.argv[2:]))
+        if words_alone and typing and found[-1].argv[: len(typing)] == typing:
+            found[-1] = replace(found[-1], argv=(*found[-1].argv, *command.argv[len(typing) :]))
         else:
             found.append(command)
     return found

@@ -3,7 +3,15 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from distrl.device.keyboard import COMMANDS_PER_LINE, PIECE_CHARACTERS, TooLongError, UntypableError, typing_lines
+from distrl.device.keyboard import (
+    BEGIN,
+    COMMANDS_PER_LINE,
+    GO_ON,
+    PIECE_CHARACTERS,
+    TooLongError,
+    UntypableError,
+    typing_lines,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from simphone.sh import parse
@@ -36,11 +44,11 @@ def test_android_types_exactly_the_text_or_it_is_refused(text: str) -> None:
         assert not (text.isascii() and text.isprintable())
         return
     typed = list[str]()
-    for line in lines:
+    for begin, line in zip([BEGIN, *[GO_ON] * len(lines)], lines, strict=False):
         commands = parse(line)
         assert len(commands) <= COMMANDS_PER_LINE
-        assert all(command.argv[:2] == ("input", "text") and len(command.argv) == 3 for command in commands)
-        typed.append("".join(android_types(command.argv[2]) for command in commands))
+        assert all(command.argv[:-1] == tuple(begin.split()) for command in commands)
+        typed.append("".join(android_types(command.argv[-1]) for command in commands))
         assert shlex.split(line, comments=False) == [
             word for number, command in enumerate(commands) for word in (("&&",) if number else ()) + command.argv
         ]

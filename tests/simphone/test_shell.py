@@ -54,6 +54,8 @@ def run(
         ("input text --help", [Text("--help")]),
         ("input text 50% && input text soff", [Text("50%soff")]),
         ("input text a; input text b", [Text("a"), Text("b")]),
+        ("input text a; input keyboard text b && input keyboard text c", [Text("a"), Text("abc")]),
+        ("input text a; input tap 5 6; input keyboard text b", [Text("a"), Tap(5, 6), Text("b")]),
         ("input keyevent 3 4", [Key("HOME"), Key("BACK")]),
         ("input keyevent KEYCODE_ENTER", [Key("ENTER")]),
         ("input keyevent DEL", [Key("DEL")]),

@@ -29,8 +29,11 @@ PIECE_CHARACTERS: Final = 200
 """Typed by one `input text`, which has the deadline of one operation. The phone goes on with a command that is given
 up, so little is left of it then."""
 COMMANDS_PER_LINE: Final = 4
-"""Most `input text` of one operation: a phone may take a second to begin one. More than one, since what a field of a
-simulated phone holds is replaced by each line."""
+"""Most commands of one operation: a phone may take a second to begin one."""
+BEGIN: Final = "input text"
+GO_ON: Final = "input keyboard text"
+"""The same to Android, whose text comes from a keyboard unless another source is named. A simulated phone replaces what
+a field holds by the former, and adds to it by the latter."""
 PACKAGE: Final = "com.android.adbkeyboard"
 SERVICE: Final = f"{PACKAGE}/.AdbIME"
 UP_S: Final = 2.0
@@ -68,13 +71,18 @@ def typing_lines(text: str) -> list[str]:
             f"character {found.start()} ({found.group()!a}) cannot be typed with `input text`; printable ASCII can"
         )
     every = [text[at : at + PIECE_CHARACTERS] for at in range(0, len(text), PIECE_CHARACTERS)]
-    return [line for piece in every for line in _piece_lines(piece)]
+    lines = [line for piece in every for line in _piece_lines(piece)]
+    return [_command_line(GO_ON if number else BEGIN, line) for number, line in enumerate(lines)]
 
 
-def _piece_lines(text: str) -> list[str]:
-    commands = [f"input text {shlex.quote(part.replace(' ', '%s'))}" for part in _BETWEEN.split(text) if part]
-    lines = (commands[at : at + COMMANDS_PER_LINE] for at in range(0, len(commands), COMMANDS_PER_LINE))
-    return [" && ".join(line) for line in lines]
+def _piece_lines(text: str) -> list[list[str]]:
+    """What the commands of each line type."""
+    parts = [part for part in _BETWEEN.split(text) if part]
+    return [parts[at : at + COMMANDS_PER_LINE] for at in range(0, len(parts), COMMANDS_PER_LINE)]
+
+
+def _command_line(command: str, parts: list[str]) -> str:
+    return " && ".join(f"{command} {shlex.quote(part.replace(' ', '%s'))}" for part in parts)
 
 
 def broadcast_line(text: str) -> str:

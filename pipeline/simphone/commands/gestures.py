@@ -1,4 +1,8 @@
-"""`input`: taps, swipes, keys and text. Typed text is only data and never parsed."""
+"""`input`: taps, swipes, keys and text. Typed text is only data and never parsed.
+
+Text replaces what the field held, so that an agent can correct a mistake; `input keyboard text`, which is the same to
+Android, goes on with the text before it, of which a line may hold but a part.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,8 @@ MOST_KEYS: Final = 512
 """Most keys of one command: drivers clear fields with hundreds of DEL."""
 SOURCES: Final = frozenset({"touchscreen", "keyboard", "mouse", "stylus", "touchpad", "dpad", "trackball", "joystick",
                             "gamepad", "touchnavigation", "rotaryencoder"})  # fmt: skip
+KEYBOARD: Final = "keyboard"
+TYPING: Final = (("input", "text"), ("input", KEYBOARD, "text"))
 DISPLAYS: Final = frozenset({"0", "DEFAULT_DISPLAY", "INVALID_DISPLAY"})
 USAGE: Final = (
     "usage: input [SOURCE] [-d 0] tap X Y | swipe X0 Y0 X1 Y1 [MS] | draganddrop X0 Y0 X1 Y1 [MS] | "
@@ -25,8 +31,7 @@ USAGE: Final = (
 
 async def run_input(phone: Handset, call: Invocation) -> CommandResult:
     args = list(call.args)
-    if args and args[0] in SOURCES:
-        del args[0]
+    source = args.pop(0) if args and args[0] in SOURCES else ""
     if len(args) > 1 and args[0] == "-d":
         if args[1] not in DISPLAYS:
             raise CommandError(f"there is no display {args[1]!r}; this phone has display 0")
@@ -39,7 +44,8 @@ async def run_input(phone: Handset, call: Invocation) -> CommandResult:
             swipe = Swipe(_pixel(x0), _pixel(y0), _pixel(x1), _pixel(y1))
             await phone.act(swipe, max(0, milliseconds) / 1000)
         case ["text", *pieces] if pieces:
-            await phone.act(Text("".join(piece.replace("%s", " ") for piece in pieces)))
+            text = "".join(piece.replace("%s", " ") for piece in pieces)
+            await phone.act(Text(phone.entry + text if source == KEYBOARD else text))
         case ["keyevent", "--longpress" | "--doubletap" | "--async", *codes] if codes:
             await _press(phone, codes)
         case ["keyevent", *codes] if codes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from distrl.cli.devices import _by_serial, phones_table
@@ -35,6 +36,14 @@ def test_counters_that_are_not_0_are_named_and_so_is_what_went_wrong() -> None:
     assert "leases 3" in shown
     assert "retries" not in shown
     assert "no answer" in shown
+
+
+def test_of_a_holder_whose_lease_has_run_out_that_is_said() -> None:
+    held = replace(about(0), holder="process 7 on a-host")
+    assert "run out" not in " ".join(told((held, None)))
+    shown = told((replace(held, lease_over=True), None))
+    cells = [line.split("│")[-2].strip() for line in shown if "│" in line]
+    assert "process 7 on a-host; its lease has run out" in " ".join(cells)
 
 
 def health(state: str, leases: int) -> DeviceHealth:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from distrl import birth, config
+from distrl.device import sightings
 from distrl.device.about import look
 from distrl.device.adb_protocol import Deadline, Finished
 from distrl.device.errors import DeviceGone, DeviceHeld, DeviceTimeout
-from distrl.device.leases import Leases
+from distrl.device.leases import Leases, key_of
 from distrl.device.phone_lease import (
     DIRECTORY,
     LONGEST_HOLDER,
@@ -31,6 +32,7 @@ from distrl.device.phone_lease import (
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
+from distrl.device.sightings import Sightings
 from distrl.errors import DeviceError
 from distrl.retry import StoppedError
 from distrl.types import Point
@@ -111,6 +113,52 @@ def test_a_second_host_leaves_the_phone_alone_says_who_has_it_and_takes_it_when_
         clock.now += 10.0
         assert second.discover() == [phone.address]
         assert second.health()[0].state == "idle"
+
+
+def test_a_look_says_of_a_lease_that_nobody_renews_that_it_has_run_out(
+    adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.DeviceSettings], lease: MakeLease
+) -> None:
+    clock, gone = Clock(), lease("a")
+    gone.hold()
+
+    def seen(now: float) -> tuple[str, bool]:
+        clock.now = now
+        (about,) = [each for each in look(adb, devices("b"), clock) if each.serial == phone.address]
+        return about.holder, about.lease_over
+
+    assert [seen(now) for now in (0.0, TTL_S * 0.99, TTL_S)] == [
+        ("host a", False),
+        ("host a", False),
+        ("host a", True),
+    ]
+    gone.renew()
+    assert [seen(now) for now in (TTL_S, TTL_S * 1.99, TTL_S * 2)] == [
+        ("host a", False),
+        ("host a", False),
+        ("host a", True),
+    ]
+    gone.release()
+    assert seen(TTL_S * 3) == ("", False)
+
+
+def test_what_was_seen_before_a_restart_or_cannot_be_read_is_no_sighting(
+    adb: AdbServer,
+    phone: SimulatedPhone,
+    devices: Callable[[str], config.DeviceSettings],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, leases = Clock(), Leases(devices("b").directory, adb.adb)
+    leases.domain()
+    seen = Sightings(leases, clock)
+    assert seen.unchanged_s(phone.address, "a,b") == 0
+    clock.now = 5.0
+    assert seen.unchanged_s(phone.address, "a,b") == 5
+    monkeypatch.setattr(sightings, "boot_id", lambda: "another")
+    assert seen.unchanged_s(phone.address, "a,b") == 0
+    leases.file(key_of(phone.address), sightings.SUFFIX).write_bytes(b"\xff\n")
+    assert seen.unchanged_s(phone.address, "a,b") == 0
+    clock.now = 7.0
+    assert seen.unchanged_s(phone.address, "a,b") == 2
 
 
 def test_the_lease_of_a_killed_host_ends_by_its_time_to_live(lease: MakeLease) -> None:

@@ -101,7 +101,7 @@ def _cells(each: About, health: DeviceHealth | None) -> Mapping[str, str]:
                 each.state,
                 " ".join(filter(None, (each.model, each.android, each.size))),
                 f"{app}{slash}{short}",
-                each.holder,
+                f"{each.holder}; its lease has run out" if each.lease_over else each.holder,
                 "" if health is None else health.state,
                 ", ".join(f"{name} {counters[name]}" for name in COUNTERS if counters.get(name)),
                 each.fault,

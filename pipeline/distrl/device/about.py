@@ -1,19 +1,21 @@
 """Properties of the phones, for `distrl devices`: one query, one deadline, no lease.
 
-A query does not disturb a worker on the same phone: the adb server runs both side by side.
+A query does not disturb a worker on the same phone: the adb server runs both side by side. Of a lease of another host
+it is said that it has run out once looks have seen it unchanged for its time to live (sightings.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from distrl import config
 from distrl.device.leases import Leases
-from distrl.device.phone_lease import holder_on, place_of
+from distrl.device.phone_lease import awake_or_not, lease_on, place_of
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
+from distrl.device.sightings import Sightings
 from distrl.errors import DeviceError
 
 AT_ONCE = 16
@@ -37,13 +39,17 @@ class About:
     """Why the query failed."""
     holder: str = ""
     """The process that has it, by a lock on this machine, or by the lease on the phone."""
+    lease_over: bool = False
+    """The holder's lease has run out: it renews it no longer, and the next worker takes the phone."""
 
 
-def look(server: AdbServer, devices: config.DeviceSettings) -> Sequence[About]:
+def look(
+    server: AdbServer, devices: config.DeviceSettings, clock: Callable[[], float] = awake_or_not
+) -> Sequence[About]:
     """Every phone that the configuration names, and every other one that the adb server knows.
 
     Addresses that the server does not know yet are connected. Raises DeviceError if no adb server answers; a phone
-    that does not answer has a `fault`.
+    that does not answer has a `fault`. clock: as of PhoneLease.
     """
     known = server.devices()
     faults = _connected(server, devices, [address for address in devices.addresses if address not in known])
@@ -52,9 +58,10 @@ def look(server: AdbServer, devices: config.DeviceSettings) -> Sequence[About]:
     leases = Leases(devices.directory, server.adb)
 
     def one(serial: str) -> About:
-        found = _look(server, devices, serial, known.get(serial) or _state(server, serial), leases)
-        holder = leases.holder(serial) or found.holder
-        return replace(found, fault=found.fault or faults.get(serial, ""), holder=holder)
+        found = _look(server, devices, serial, known.get(serial) or _state(server, serial), leases, clock)
+        found = replace(found, fault=found.fault or faults.get(serial, ""))
+        holder = leases.holder(serial)
+        return replace(found, holder=holder, lease_over=False) if holder else found
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
         return list(threads.map(one, named))
@@ -82,15 +89,26 @@ def _state(server: AdbServer, name: str) -> str:
         return UNKNOWN
 
 
-def _look(server: AdbServer, devices: config.DeviceSettings, serial: str, state: str, leases: Leases) -> About:
+def _look(
+    server: AdbServer,
+    devices: config.DeviceSettings,
+    serial: str,
+    state: str,
+    leases: Leases,
+    clock: Callable[[], float],
+) -> About:
     if state != ONLINE:
         return About(serial, state)
     session = AdbSession(server, serial, devices)
     try:
         width, height = session.size()
         release, model = _properties(session, ("ro.build.version.release", "ro.product.model"))
-        holder = holder_on(session, _place(leases, serial))
-        return About(serial, state, f"{width}x{height}", release, model, session.focus(), holder=holder)
+        found = About(serial, state, f"{width}x{height}", release, model, session.focus())
+        if (leased := lease_on(session, _place(leases, serial))) is None:
+            return found
+        name, lease = leased
+        over = Sightings(leases, clock).unchanged_s(serial, name) >= lease.ttl_s
+        return replace(found, holder=lease.holder, lease_over=over)
     except DeviceError as error:
         return About(serial, state, fault=error.what)
 

@@ -254,12 +254,13 @@ def entries(session: AdbSession) -> list[str] | None:
     return names if finished.code == 0 and not any("/" in name for name in names) else None
 
 
-def holder_on(session: AdbSession, place: str) -> str:
-    """Who has the phone by the lease on it; "" for nobody, or for a process of this machine (see leases.py)."""
+def lease_on(session: AdbSession, place: str) -> tuple[str, LeaseName] | None:
+    """The name of the lease on a phone, and its parts; None without one, and for that of a process of this machine (see
+    leases.py)."""
     if not (names := entries(session)):
-        return ""
+        return None
     entry = parsed(min(names), LONGEST_LEASE_S)
-    return "" if entry.place == place else entry.holder
+    return None if entry.place == place else (min(names), entry)
 
 
 class LeaseRenewer:

@@ -40,6 +40,7 @@ def train_base(
     from distrl.policy.autoui.pretraining.recipe import Recipe
     from distrl.policy.autoui.pretraining.screens import phone_tokenizer
     from distrl.policy.autoui.pretraining.train import train
+    from distrl.policy.autoui.tokenizer import SPECIALS
     from distrl.rollout.vocabulary import words_of_all_suites, words_of_file, words_to_type
     from distrl.tasks import suite
 
@@ -48,10 +49,9 @@ def train_base(
     if updates is not None:
         recipe = replace(recipe, acting=replace(recipe.acting, updates=updates))
     more = words_of_all_suites(phone_tokenizer())
-    every = phone_tokenizer(more)
-    asked = words_of_file(words, every) if words else ()
-    own = [word for word in asked if word not in every.tokens]
-    if never := [word for word in asked if word in every.tokens]:
+    asked = words_of_file(words, phone_tokenizer(more)) if words else ()
+    own = [word for word in asked if word not in SPECIALS]
+    if never := [word for word in asked if word in SPECIALS]:
         note(
             f"{', '.join(never)}: this base model writes its actions with it, so it can be no word of an instruction; "
             "word such tasks without it",

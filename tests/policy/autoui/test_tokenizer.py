@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from policy.conftest import WORDS
 
 CODEC = WordTokenizer(WORDS)
+COORDINATES = ("x3", "y12", "x9")
+SPELLED = WordTokenizer((*WORDS, *COORDINATES))
 
 cells = st.tuples(st.integers(0, 7), st.integers(0, 15)).map(lambda c: Point((c[0] + 0.5) / 8, (c[1] + 0.5) / 16))
 typed = st.lists(st.sampled_from(WORDS), min_size=1, max_size=CODEC.action_length - 2).map(" ".join)
@@ -20,6 +22,7 @@ canonical = st.one_of(
     typed.map(lambda text: Action(ActionKind.TYPE, text=text)),
     st.sampled_from(list(SINGLES.values())),
 )
+spelled = st.lists(st.sampled_from(COORDINATES), min_size=1, max_size=CODEC.action_length - 2).map(" ".join)
 fractions = st.floats(0, 1)
 
 
@@ -29,6 +32,14 @@ def test_what_the_grammar_can_say_round_trips(action: Action) -> None:
     assert ids[-1] == END
     assert len(ids) <= CODEC.action_length
     assert CODEC.decode_action(ids) == action
+
+
+@given(st.one_of(canonical, spelled.map(lambda text: Action(ActionKind.TYPE, text=text))))
+def test_words_that_are_spelled_as_coordinates_are_typed_and_are_no_places(action: Action) -> None:
+    assert SPELLED.decode_action(SPELLED.encode_action(action)) == action
+    assert SPELLED.decode_action((SPELLED.grammar["<tap>"], *SPELLED.encode_prompt("x3 y12", [])[:2], END)) == Action(
+        ActionKind.INVALID, text="<tap> x3 y12"
+    )
 
 
 @given(st.lists(st.integers(0, len(CODEC.tokens) - 1), max_size=7))
@@ -111,7 +122,7 @@ def test_what_the_grammar_cannot_say_is_refused(action: Action) -> None:
         CODEC.encode_action(action)
 
 
-@pytest.mark.parametrize("words", [("red", "red"), ("x3",), ("<tap>",), ("Red",), ("red shoes",), ("",)])
+@pytest.mark.parametrize("words", [("red", "red"), ("<tap>",), ("</s>",), ("Red",), ("red shoes",), ("",)])
 def test_a_word_that_would_be_ambiguous_is_refused(words: tuple[str, ...]) -> None:
     with pytest.raises(PolicyError, match="vocabulary"):
         WordTokenizer(words)

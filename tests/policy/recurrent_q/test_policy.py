@@ -12,9 +12,9 @@ import pytest
 import torch
 from distrl.config import PolicySettings
 from distrl.errors import PolicyError
-from distrl.policy.autoui.tokenizer import SINGLES, UNKNOWN
+from distrl.policy.autoui.tokenizer import SINGLES, UNKNOWN, WordTokenizer
 from distrl.policy.protocol import ImageFeatures
-from distrl.policy.recurrent_q.actions import PLACES
+from distrl.policy.recurrent_q.actions import PLACES, ActionGrid
 from distrl.policy.recurrent_q.directory import Described, make
 from distrl.policy.recurrent_q.network import NEVER
 from distrl.policy.recurrent_q.policy import RecurrentQPolicy
@@ -201,3 +201,11 @@ def test_settings_that_it_has_no_use_for_are_refused(base: PolicySettings) -> No
     for name, value in (("trains", "all"), ("dialect", "json"), ("history_screens", 2)):
         with pytest.raises(PolicyError, match=f"policy.{name}"):
             policy_of(base.model_copy(update={name: value}))
+
+
+def test_words_that_are_spelled_as_coordinates_are_typed_and_taps_stay_taps() -> None:
+    words = WordTokenizer(("type", "x0", "y1"))
+    grid, goal = ActionGrid(words), words.encode_prompt("type x0 y1", ())[:3]
+    actions = [words.decode_action(grid.written(goal, int(number))) for number in np.flatnonzero(grid.possible(goal))]
+    assert [action.kind for action in actions].count(ActionKind.TAP) == words.columns * words.rows
+    assert "x0 y1" in {action.text for action in actions}

@@ -8,6 +8,7 @@
 
 The vocabulary is SPECIALS, then the columns, then the rows, then plain words; it is part of the base model. Only plain
 words are ever looked up for text, so an instruction that says "<tap>" or "x3" cannot smuggle in a token of the grammar.
+A plain word may be spelled like a column or a row: it has an id of its own.
 """
 
 from __future__ import annotations
@@ -62,10 +63,10 @@ class WordTokenizer:
     ) -> None:
         coordinates = [f"x{i}" for i in range(columns)] + [f"y{i}" for i in range(rows)]
         tokens = (*SPECIALS, *coordinates, *words)
-        if len(set(tokens)) != len(tokens) or any(plain_words(word) != [word] for word in words):
+        if len({*SPECIALS, *words}) != len(SPECIALS) + len(words) or any(plain_words(word) != [word] for word in words):
             raise PolicyError(
                 "vocabulary",
-                "a word occurs twice, is a token of the grammar, or is not one lower-case word",
+                f"a word occurs twice, is one of {', '.join(SPECIALS)}, or is not one lower-case word",
                 "name each plain word once",
             )
         if action_length < 4 or prompt_length < PREVIOUS_ACTIONS * (action_length + 1) + 2:
@@ -75,8 +76,9 @@ class WordTokenizer:
         self.tokens = tokens
         self.columns, self.rows = columns, rows
         self.prompt_length, self.action_length = prompt_length, action_length
-        self._ids = {token: i for i, token in enumerate(tokens)}
         self._first_word = len(tokens) - len(words)
+        self.grammar = {token: i for i, token in enumerate(tokens[: self._first_word])}
+        """The ids of the tokens that are no words."""
         self._words = {word: self._first_word + i for i, word in enumerate(words)}
 
     @property
@@ -92,7 +94,7 @@ class WordTokenizer:
         Raises PolicyError for a tap with a coordinate that is no number.
         """
         recent = [None] * PREVIOUS_ACTIONS + list(previous)
-        tail = [i for action in recent[-PREVIOUS_ACTIONS:] for i in (self._ids["<prev>"], *self._mention(action))]
+        tail = [i for action in recent[-PREVIOUS_ACTIONS:] for i in (self.grammar["<prev>"], *self._mention(action))]
         goal = [self._words.get(word, UNKNOWN) for word in plain_words(instruction)]
         return (*goal[: self.prompt_length - len(tail) - 1], *tail, END)
 
@@ -146,20 +148,20 @@ class WordTokenizer:
         """The ids of `action` without </s>, unknown words as <unk>; None where the grammar has no form."""
         match action:
             case Action(kind=ActionKind.TAP, touch=Point() as touch):
-                return [self._ids["<tap>"], *self._cell(touch)]
+                return [self.grammar["<tap>"], *self._cell(touch)]
             case Action(kind=ActionKind.SWIPE, touch=Point() as touch, lift=Point() as lift):
-                return [self._ids[_direction(touch, lift)]]
+                return [self.grammar[_direction(touch, lift)]]
             case Action(kind=ActionKind.TYPE) if typed := plain_words(action.text):
-                return [self._ids["<type>"], *(self._words.get(word, UNKNOWN) for word in typed)]
+                return [self.grammar["<type>"], *(self._words.get(word, UNKNOWN) for word in typed)]
             case Action(kind=ActionKind.BACK | ActionKind.HOME | ActionKind.ENTER | ActionKind.COMPLETE):
-                return [self._ids[f"<{action.kind.value}>"]]
+                return [self.grammar[f"<{action.kind.value}>"]]
         return None
 
     def _mention(self, action: Action | None) -> list[int]:
         if action is None:
-            return [self._ids["<none>"]]
+            return [self.grammar["<none>"]]
         body = self._body(action)
-        return [self._ids["<invalid>"]] if body is None else body[: self.action_length]
+        return [self.grammar["<invalid>"]] if body is None else body[: self.action_length]
 
     def _cell(self, point: Point) -> tuple[int, int]:
         """Raises PolicyError for a point that is none, which a record can hold."""
@@ -167,7 +169,7 @@ class WordTokenizer:
             raise PolicyError("an action", f"has the point ({point.x}, {point.y})", "use coordinates from 0 to 1")
         column = min(max(int(point.x * self.columns), 0), self.columns - 1)
         row = min(max(int(point.y * self.rows), 0), self.rows - 1)
-        return self._ids[f"x{column}"], self._ids[f"y{row}"]
+        return self.grammar[f"x{column}"], self.grammar[f"y{row}"]
 
     def _is_column(self, token: int) -> bool:
         return len(SPECIALS) <= token < len(SPECIALS) + self.columns

@@ -30,7 +30,7 @@ class ActionGrid:
     """Numbers of actions, for one vocabulary. Immutable."""
 
     def __init__(self, words: WordTokenizer) -> None:
-        ids = {token: number for number, token in enumerate(words.tokens)}
+        ids = words.grammar
         taps = [
             (ids["<tap>"], ids[f"x{x}"], ids[f"y{y}"], END) for x in range(words.columns) for y in range(words.rows)
         ]

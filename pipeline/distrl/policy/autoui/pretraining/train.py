@@ -277,7 +277,7 @@ def _reading_loss(
     content: (B, rows, columns, d). A widget's scores are the sums over its cells of exp(content · word / √d), so
     that the cell where the word stands alone can say it. A label of two words cannot go below log 2.
     """
-    ids = {word: i for i, word in enumerate(tokenizer.tokens)}
+    ids = {word: i for i, word in enumerate(tokenizer.tokens)}  # of a word that is spelled as a coordinate, the word's
     words, cells = (torch.from_numpy(array) for array in drawn_words(batch, ids, model.shape.grid))
     screen, widget, word = words.unbind(1)
     scores = model.fusion.read(content.flatten(1, 2))

@@ -5,24 +5,29 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from distrl import birth, config
+from distrl.config.phones import OPERATIONS_PER_LEASE
 from distrl.device import sightings
 from distrl.device.about import look
 from distrl.device.adb_protocol import Deadline, Finished
 from distrl.device.errors import DeviceGone, DeviceHeld, DeviceTimeout
 from distrl.device.leases import Leases, key_of
 from distrl.device.phone_lease import (
+    AGAIN,
     DIRECTORY,
     LONGEST_HOLDER,
     RENEWALS,
+    USABLE,
     LeaseName,
     LeaseRenewer,
     PhoneLease,
+    _renew_until,
     entries,
     holder_name,
     leased_on_phone,
@@ -508,6 +513,40 @@ def test_a_phone_that_does_not_answer_delays_no_other_phones_renewal(
     for each in leases:
         renewer.remove(each)
         each.release()
+
+
+def test_a_renewal_that_failed_is_tried_again_while_the_lease_can_be_used(
+    phone: SimulatedPhone, lease: MakeLease
+) -> None:
+    """What the renewing thread waits for before each renewal, and what is so from then on."""
+    clock, waits = Clock(), list[float | None]()
+    mine = lease("a", clock)
+    mine.hold()
+
+    class End(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout)
+            match len(waits):
+                case 1:
+                    phone.faults.set(Fault.SILENT)
+                case 2:
+                    phone.faults.clear()
+                case 3:
+                    phone.faults.set(Fault.SILENT)
+                    clock.now = TTL_S
+            return len(waits) == 4
+
+    try:
+        _renew_until(End(), weakref.ref(mine), 8.0)
+    finally:
+        phone.faults.clear()
+    assert waits == [8.0, 8.0 * AGAIN, 8.0, 8.0], "one that was lost is asked for as one that is renewed"
+
+
+def test_the_time_left_after_a_renewal_that_failed_is_enough_for_another() -> None:
+    """However long an operation may take."""
+    pause, operation = 1 / RENEWALS, 1 / OPERATIONS_PER_LEASE
+    assert pause + operation + AGAIN * pause < USABLE
 
 
 def test_a_release_waits_no_longer_than_that_for_a_renewal_that_waits(

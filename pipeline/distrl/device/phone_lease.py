@@ -49,6 +49,9 @@ LONGEST_HOLDER: Final = 70
 """Characters. A name on the phone has 255 bytes, and a character may take three of them."""
 RENEWALS: Final = 4
 """Renewals per time to live."""
+AGAIN: Final = 0.1
+"""Share of the pause between two renewals after which a failed one is tried again: after a whole pause, one answer that
+did not come in time would have cost the lease, and the episode."""
 USABLE: Final = 1 - 1 / OPERATIONS_PER_LEASE
 """Share of the time to live after which a lease that was not renewed is no longer used: a running operation must end
 before another host may take the phone."""
@@ -156,7 +159,7 @@ class PhoneLease:
             return
         try:
             name, self._name, self._wanted = self._name, "", False
-            if name and self._clock() - self._renewed < self.ttl_s * USABLE:  # else the phone likely does not answer
+            if name and self._is_fresh():  # else the phone likely does not answer
                 # the second: of a renewal whose answer was lost
                 names = dict.fromkeys((name, self._next.name))
                 removed = " || ".join(f"rm {DIRECTORY}/{each} 2>/dev/null" for each in names)
@@ -171,12 +174,20 @@ class PhoneLease:
         for so long that another may."""
         if (lost := self._lost) is not None:
             raise lost
-        if self._name and self._clock() - self._renewed >= self.ttl_s * USABLE:
+        if self._name and not self._is_fresh():
             raise DeviceGone(
                 self._session.serial,
                 f"its lease could not be renewed for {self.ttl_s * USABLE:.0f} s, and another host may take it",
                 "check the connection to the phone; devices.lease_ttl_s is the lease's time to live",
             )
+
+    @property
+    def usable(self) -> bool:
+        """Whether this process has it, as far as is known without a query to the phone."""
+        return bool(self._name) and self._is_fresh()
+
+    def _is_fresh(self) -> bool:
+        return self._clock() - self._renewed < self.ttl_s * USABLE
 
     def _hold(self) -> None:
         # A name of its own for each attempt: one whose answer was lost may have been carried out long ago, and then the
@@ -265,7 +276,7 @@ def lease_on(session: AdbSession, place: str) -> tuple[str, LeaseName] | None:
 
 class LeaseRenewer:
     """Renews leases in the background, each RENEWALS times per time to live in a thread of its own: a phone that does
-    not answer delays no other's renewal, and is asked again once its operation has timed out.
+    not answer delays no other's renewal, and is asked again soon after its operation has timed out.
 
     A thread ends when its lease is removed or garbage-collected.
     """
@@ -292,18 +303,23 @@ class LeaseRenewer:
 
 
 def _renew_until(end: threading.Event, lease_of: weakref.ref[PhoneLease], pause_s: float) -> None:
-    while not end.wait(pause_s) and (lease := lease_of()) is not None:
-        _renew(lease)
+    wait_s = pause_s
+    while not end.wait(wait_s) and (lease := lease_of()) is not None:
+        done = _renew(lease)
+        wait_s = pause_s if done or not lease.usable else AGAIN * pause_s
         del lease  # else it would not be garbage-collected in the pause
 
 
-def _renew(lease: PhoneLease) -> None:
+def _renew(lease: PhoneLease) -> bool:
+    """Whether it was renewed, or need not be any more."""
     try:
         lease.renew()
     except DeviceHeld as error:
         log.warning("%s: %s", error.where, error.what)
-    except Exception as error:  # retried after the pause
+    except Exception as error:
         log.debug("a lease was not renewed: %s", error)
+        return False
+    return True
 
 
 @contextmanager

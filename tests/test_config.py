@@ -5,11 +5,14 @@ from typing import Any
 import distrl
 import pytest
 from distrl.config import Config, load, may_hold_secret
+from distrl.config.refusals import explain
 from distrl.errors import ConfigError, PolicyError
 from distrl.policy.registry import SHIPPED
 from distrl.runs.settings import learning_fingerprint, run_settings
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
+from pydantic_core import InitErrorDetails
 
 
 def refused(**arguments: object) -> ConfigError:
@@ -30,6 +33,17 @@ def test_an_unknown_setting_is_refused_with_its_path_and_the_allowed_names() -> 
     error = refused(sets=["kafka.bootstrp=x:1"])
     assert error.where == "kafka.bootstrp"
     assert "bootstrap" in error.hint
+
+
+def test_only_a_name_that_no_setting_has_is_said_to_lack_underscores() -> None:
+    """And no value, whatever the words of its refusal."""
+    problem = InitErrorDetails(
+        type="value_error", loc=("feeder", "max_lag"), input=1, ctx={"error": ValueError("no such setting of 1")}
+    )
+    error = explain(ValidationError.from_exception_data("Config", [problem]), {"feeder.max_lag": "DISTRL_FEEDER_1"})
+    assert (error.where, error.what) == ("feeder.max_lag (DISTRL_FEEDER_1)", "no such setting of 1 (it is 1)")
+    assert "DISTRL_KAFKA__BOOTSTRAP" not in error.hint
+    assert "DISTRL_KAFKA__BOOTSTRAP" in refused(environ={"DISTRL_JUDGE_ENDPOINT": "http://j"}).hint
 
 
 @pytest.mark.parametrize(

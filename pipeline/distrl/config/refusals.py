@@ -16,7 +16,8 @@ from distrl.config.names import field_at, kinds_at, sections_of, siblings, untag
 from distrl.errors import ConfigError
 from distrl.librdkafka import PropertyError
 
-UNKNOWN = "no such setting"
+UNKNOWN = "extra_forbidden"
+"""pydantic's type of a problem: a name that no setting has."""
 SCHEME = re.compile(r"\W*\w+://")
 QUERY = re.compile(r"""(["'])((?:\\.|(?!\1)[^?#])*)([?#])(?:\\.|(?!\1).)+\1""", re.DOTALL)
 """A quoted value in which something follows the path of an address: it may hold a key."""
@@ -26,20 +27,21 @@ BARE_QUERY = re.compile(r"([/:][^?#]*[?#])(?!…).*", re.DOTALL)
 
 def explain(error: ValidationError, variables: Mapping[str, str] = MappingProxyType({})) -> ConfigError:
     """One error for all wrong settings, each with its hint. variables: path of a setting -> the variable it is from."""
-    found = [_of_variable(_refusal(problem), variables) for problem in error.errors()]
+    found = [_of_variable(problem, variables) for problem in error.errors()]
     what = found[0].what
     for before, after in pairwise(found):
         what += f"\n  hint: {before.hint}\n{after.where}: {after.what}"
     return ConfigError(found[0].where, what, found[-1].hint)
 
 
-def _of_variable(found: ConfigError, variables: Mapping[str, str]) -> ConfigError:
+def _of_variable(problem: ErrorDetails, variables: Mapping[str, str]) -> ConfigError:
     """The refusal with the name of the variable that the setting comes from, if it does."""
+    found = _refusal(problem)
     name = variables.get(found.where)
     if name is None:
         return found
     hint = found.hint
-    if found.what.startswith(UNKNOWN):
+    if problem["type"] == UNKNOWN:
         hint += "; in a variable `__` stands between section and name, as in DISTRL_KAFKA__BOOTSTRAP"
     return ConfigError(f"{found.where} ({name})", found.what, hint)
 
@@ -53,9 +55,9 @@ def _refusal(problem: ErrorDetails) -> ConfigError:
     if problem["type"] == "union_tag_invalid":
         wrong, known = problem["ctx"]["tag"], problem["ctx"]["expected_tags"].replace("'", "")
         return ConfigError(f"{path}.type", f"no such type (it is {written(wrong)})", f"one of: {known}")
-    if problem["type"] == "extra_forbidden":
+    if problem["type"] == UNKNOWN:
         of = f" of {loc[0]}.type {kind}" if kind else ""
-        return ConfigError(path, f"{UNKNOWN}{of}", f"one of: {', '.join(siblings(problem['loc']))}")
+        return ConfigError(path, f"no such setting{of}", f"one of: {', '.join(siblings(problem['loc']))}")
     return ConfigError(path, f"{_wrong(problem)}{_shown(problem['loc'], problem['input'])}", _allowed(problem["loc"]))
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import distrl
 import pytest
-from distrl.config import Config, load, may_hold_secret
+from distrl.config import Config, UnsoundHereError, load, may_hold_secret
 from distrl.config.refusals import explain
 from distrl.errors import ConfigError, PolicyError
 from distrl.policy.registry import SHIPPED
@@ -44,6 +44,26 @@ def test_only_a_name_that_no_setting_has_is_said_to_lack_underscores() -> None:
     assert (error.where, error.what) == ("feeder.max_lag (DISTRL_FEEDER_1)", "no such setting of 1 (it is 1)")
     assert "DISTRL_KAFKA__BOOTSTRAP" not in error.hint
     assert "DISTRL_KAFKA__BOOTSTRAP" in refused(environ={"DISTRL_JUDGE_ENDPOINT": "http://j"}).hint
+
+
+@pytest.mark.parametrize(
+    ("sets", "may_be_sound"),
+    [
+        (["algorithm.clip=0.3"], True),  # GRPO's
+        (["learner.rebuild_window=900"], True),  # below the capacity of replay, which a run may have smaller
+        (["algorithm.clip=0.3", "learner.rebuild_window=900"], True),
+        (["algorithm.type=aride", "algorithm.clip=0.3"], False),
+        (["algorithm.clip=wide"], False),
+        (["algorithm.no_such=1"], False),
+        (["algorithm.clip=0.3", "feder.max_lag=1"], False),
+        (["feeder.max_lag=-1"], False),
+        (["algorithm=grpo"], False),
+    ],
+)
+def test_what_may_be_sound_over_the_settings_of_some_run_is_told_from_what_is_wrong_over_any(
+    sets: list[str], may_be_sound: bool
+) -> None:
+    assert isinstance(refused(sets=sets), UnsoundHereError) == may_be_sound
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from distrl.demo import run
 from distrl.demo.progress import DemoProgress
 from distrl.demo.run import run_demo
 from distrl.demo.summary import held_out_success
-from distrl.errors import StackError
+from distrl.errors import ConfigError, StackError
 from distrl.runs.recorded import RecordedSettings
 from distrl.stack.local import LocalStack
 from distrl.stack.locks import held
@@ -41,6 +41,29 @@ def test_a_second_demo_in_a_folder_or_on_a_stack_is_refused_and_touches_nothing(
     ):
         run_demo(config, lambda base: config, 0.1, tmp_path / "out", 0.0, Console())
     assert not list(tmp_path.glob("out/*.json"))
+
+
+@pytest.mark.parametrize("command", ["train", "demo"])
+@pytest.mark.parametrize(
+    ("item", "said", "elsewhere"),
+    [
+        ("algorithm.clip=0.3", "algorithm.clip: no such setting of algorithm.type aride", False),
+        ("algorithm.type=r2d3", "r2d3 learns values of actions", False),
+        ("algorithm.no_such=1", "algorithm.no_such: no such setting", True),
+    ],
+)
+def test_what_is_wrong_is_refused_before_anything_starts(
+    command: str, item: str, said: str, elsewhere: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no log yet. elsewhere: a broker is named, so a run may have begun there; no log makes it right."""
+    monkeypatch.setattr(LocalStack, "up", lambda *_, **__: pytest.fail("it went on"))
+    monkeypatch.setattr(f"distrl.cli.{command}.ended_as_interrupted", lambda: None)  # this process keeps its signals
+    given = [item, f"stack.directory={tmp_path / 'stack'}", *(["kafka.bootstrap=127.0.0.1:1"] if elsewhere else [])]
+    line = [command, "--out", str(tmp_path / "out"), *(word for each in given for word in ("--set", each))]
+    refused = CliRunner().invoke(app, line).exception
+    assert isinstance(refused, ConfigError)
+    assert said in str(refused)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_before_there_is_a_version_the_demo_says_that_it_warms_up() -> None:

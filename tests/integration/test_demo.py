@@ -17,6 +17,7 @@ from distrl.broker.connect import admin
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.topics import topic_name
+from distrl.cli.main import app
 from distrl.config import Config, load
 from distrl.demo import run as demo
 from distrl.demo.progress import DemoProgress
@@ -30,6 +31,7 @@ from distrl.train.run import train
 from distrl.train.watch import watch
 from distrl.types import Evaluation, Heartbeat, Trajectory
 from rich.console import Console
+from typer.testing import CliRunner
 
 pytestmark = pytest.mark.integration
 
@@ -219,6 +221,41 @@ def test_roles_go_by_the_settings_that_the_runs_log_has_where_no_others_are_give
     (found,) = seen
     assert (found.feeder.suite, found.feeder.max_lag, found.worker.temperature) == ("general", 9, 0.5)
     assert found.phones.popup_probability == 0.9, "those that the stack is asked for"
+
+
+@pytest.mark.parametrize("command", ["train", "demo"])
+@pytest.mark.parametrize("given", ["algorithm.clip=0.3", "learner.rebuild_window=400"])
+def test_settings_are_judged_over_those_that_the_runs_log_has(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, given: str
+) -> None:
+    """They are wrong over the defaults: another algorithm has no such setting, and its replay holds more."""
+    algorithm = load(sets=["algorithm.type=grpo", "algorithm.replay.capacity=300"], environ={}).algorithm
+    join(config.model_copy(update={"algorithm": algorithm}), None, "feeder", ())
+    own = [
+        f"run={config.run}",
+        f"kafka.bootstrap={config.kafka.bootstrap}",
+        f"stack.directory={config.stack.directory}",
+        f"store.url={config.store.url}",
+        "devices.addresses=[127.0.0.1:1]",
+        given,
+    ]
+    seen: list[Config] = []
+
+    def interrupted(roles: Roles, placement: object) -> None:
+        seen.append(load(roles._file, environ={}))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalStack, "up", lambda stack, **_: stack._config)
+    monkeypatch.setattr(f"distrl.{command}.run.start_all", interrupted)
+    monkeypatch.setattr(f"distrl.cli.{command}.ended_as_interrupted", lambda: None)
+    line = [command, "--out", str(tmp_path / "out"), *(word for each in own for word in ("--set", each))]
+    ended = CliRunner().invoke(app, line)
+    assert ended.exit_code == 130, ended.exception
+    (found,) = seen
+    name, _, value = given.partition("=")
+    section, _, name = name.partition(".")
+    assert (found.algorithm.type, found.algorithm.replay.capacity) == ("grpo", 300)
+    assert getattr(getattr(found, section), name) == float(value)
 
 
 def test_on_a_terminal_the_view_is_drawn_for_its_size(config: Config, folder: Path) -> None:

@@ -83,7 +83,13 @@ def test_demonstrations_and_the_demo_are_refused_before_a_broker_is_asked(
 ) -> None:
     few = tmp_path_factory.mktemp("base")
     save_base(few, AutoUIModel(Shape(len(HOME.tokens), 128, 256, (8, 8, 8, 8), 32, 32, 1, 2)), HOME, {})
-    given = Config.model_validate({"feeder": {"suite": "general"}, "policy": {"base_model": str(few)}})
+    given = Config.model_validate(
+        {
+            "feeder": {"suite": "general"},
+            "policy": {"base_model": str(few)},
+            "stack": {"directory": tmp_path / "stack"},
+        }
+    )
     with pytest.raises(ConfigError, match="words of suite general"):
         run_demonstrations(given, 1, threading.Event())
     with pytest.raises(ConfigError, match="words of suite general"):

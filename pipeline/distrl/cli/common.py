@@ -17,7 +17,7 @@ from rich.text import Text
 
 from distrl import config as settings
 from distrl.cli.fitted_table import FittedTable
-from distrl.config import Config, may_hold_secret, sources
+from distrl.config import Config, UnsoundHereError, may_hold_secret, sources
 from distrl.errors import BrokerError, ConfigError, WireError
 from distrl.supervised import SupervisedThread
 from distrl.telemetry import logs
@@ -63,8 +63,8 @@ RunName = Annotated[str, typer.Argument(help="The run.")]
 Share = Literal["all", "training", "evaluation"]
 
 
-NEEDED_FIRST: Final = ("run", "kafka", "store", "stack", "logging", "worker", "evaluate")
-"""The sections that lead to the run's log, and say how the process is called in its own."""
+NEEDED_FIRST: Final = ("run", "kafka", "store", "adb", "stack", "logging", "worker", "evaluate")
+"""The sections that lead to the run's log and the servers of a stack, and say how the process is called in its own."""
 
 
 def given(config_file: Path | None, sets: Sequence[str] | None) -> Given:
@@ -181,15 +181,19 @@ def log_as(config: Config, role: str, process: str, verbose: bool) -> None:
     logs.configure(process, verbose, logs.Identity(config.run, role, process) if as_json else None)
 
 
-def _first_look(config_file: Path | None, sets: list[str] | None, share: Share) -> tuple[Config, ConfigError | None]:
-    """The settings as given. Where they are not sound over the defaults, as they may be over those of their run: what
-    leads to its log, and the error."""
-    wrong: ConfigError | None = None
+def as_given(config_file: Path | None, sets: list[str] | None) -> tuple[Config, ConfigError | None]:
+    """The settings over the defaults. Where they are not sound over them, as they may be over those of their run: what
+    leads to its log, and the error. Raises ConfigError for those that are wrong over any."""
     try:
-        found = load(config_file, sets)
-    except ConfigError as error:
-        found, wrong = settings.load(config_file, sets or (), only=NEEDED_FIRST), error
-    return _to_broker(found, share), wrong
+        return load(config_file, sets), None
+    except UnsoundHereError as error:
+        return settings.load(config_file, sets or (), only=NEEDED_FIRST), error
+
+
+def _first_look(config_file: Path | None, sets: list[str] | None, share: Share) -> tuple[Config, ConfigError | None]:
+    """As `as_given`, with the broker of a running local stack."""
+    here, wrong = as_given(config_file, sets)
+    return _to_broker(here, share), wrong
 
 
 def _over_log(

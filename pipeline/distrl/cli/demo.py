@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -12,14 +12,16 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, console, ended_as_interrupted, stopped_how
-from distrl.config import Config, load
+from distrl.cli.common import NEEDED_FIRST, ConfigFile, Sets, console, ended_as_interrupted, stopped_how
+from distrl.config import Config, UnsoundHereError, load
 from distrl.config.algorithms import DEFAULT
 from distrl.config.suites import sets_of
 from distrl.telemetry import logs
 
 HOME: Final = "home"
 PHONES: Final = 8
+NAMING: Final = ("feeder.suite", "algorithm.type", "learner.seed")
+"""The settings by which a run is called."""
 
 
 def register(app: typer.Typer) -> None:
@@ -79,7 +81,10 @@ def demo(
     logs.configure("demo")
     ended_as_interrupted()
     options = partial(_settings, config, sets, seed, phones, algorithm, suite)
-    settings = options()
+    try:
+        settings = options()
+    except UnsoundHereError:  # over the defaults; its run may have others
+        settings = options(only=(*NEEDED_FIRST, *NAMING))
     began = time.time() if started is None else started
     refuse_second(settings, out)  # before what takes seconds to import
 
@@ -108,9 +113,10 @@ def _settings(
     suite: str | None,
     environ: Mapping[str, str] | None = None,
     base: Mapping[str, Any] = MappingProxyType({}),
+    only: Collection[str] = (),
 ) -> Config:
     """Each option over the file and the variables, --set over all of them; where none says anything what the run has,
-    `base`, and else the demo's own."""
+    `base`, and else the demo's own. only: as of `load`."""
     given = [
         *([f"algorithm.type={algorithm}"] if algorithm is not None else []),
         *([f"learner.seed={seed}", f"phones.seed={seed}"] if seed is not None else []),
@@ -118,9 +124,9 @@ def _settings(
         *(sets_of(suite) if suite else ()),
         *(sets or []),
     ]
-    found = load(config, given, environ, base)
+    found = load(config, given, environ, base, only)
     phones_of = {"count": PHONES, "seed": found.learner.seed, **base.get("phones", {})}
-    return load(config, given, environ, {"run": _run_name(found), **base, "phones": phones_of})
+    return load(config, given, environ, {"run": _run_name(found), **base, "phones": phones_of}, only)
 
 
 def _run_name(settings: Config) -> str:

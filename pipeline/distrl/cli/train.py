@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, console, ended_as_interrupted, given, load, stopped_how
+from distrl.cli.common import ConfigFile, Sets, as_given, console, ended_as_interrupted, given, stopped_how
 from distrl.telemetry import logs
 
 
@@ -40,7 +40,7 @@ def train(
 
     logs.configure("train")
     ended_as_interrupted()
-    settings = load(config, sets)
+    settings, _ = as_given(config, sets)
     refuse_second(settings, out)  # before what takes seconds to import
 
     from distrl.train.run import train as run

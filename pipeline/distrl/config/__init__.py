@@ -14,6 +14,7 @@ from distrl.config.effects import Section
 from distrl.config.loading import ENV_PREFIX, load, sources, with_run
 from distrl.config.names import may_hold_secret
 from distrl.config.phones import AdbSettings, DeviceSettings, EmulatorSettings, PhoneSettings
+from distrl.config.refusals import UnsoundHereError
 from distrl.config.sections import (
     AppAgentSettings,
     ChatSettings,
@@ -63,6 +64,7 @@ __all__ = [
     "StackSettings",
     "StoreSettings",
     "TracingSettings",
+    "UnsoundHereError",
     "WarmupSettings",
     "WorkerSettings",
     "load",

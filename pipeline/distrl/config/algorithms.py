@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -228,6 +228,8 @@ AlgorithmSettings = Annotated[
 """One of these; `type` says which."""
 
 DEFAULT: Final = "aride"
+ALGORITHMS: Final = tuple(each.model_fields["type"].default for each in get_args(get_args(AlgorithmSettings)[0]))
+"""Every algorithm.type."""
 
 
 def named(value: Any) -> Any:

@@ -15,8 +15,9 @@ from typing import Any
 import yaml
 from pydantic import SecretStr, ValidationError
 
+from distrl.config.algorithms import ALGORITHMS
 from distrl.config.names import field_at, kinds_at, sections_of
-from distrl.config.refusals import explain
+from distrl.config.refusals import UnsoundHereError, explain, may_be_sound
 from distrl.config.tree import Config, path_of
 from distrl.errors import ConfigError
 
@@ -34,8 +35,9 @@ def load(
     """The configuration from the tree `base`, then `file` (YAML), then `environ` (DISTRL_*), then `sets`
     ("path.to=value"); the later wins. Another algorithm.type than the base's takes none of the base's `algorithm`.
 
-    only: the sections that are taken of what is given; all if empty. Raises ConfigError, naming the setting, what is
-    wrong with it and what is allowed.
+    only: the sections, and the settings as section.name, that are taken of what is given; all if empty. Raises
+    ConfigError, naming the setting, what is wrong with it and what is allowed: UnsoundHereError where all may be well
+    over another base.
     """
     tree: dict[str, Any] = {} if file is None else _without_empty(_read(file))
     variables: dict[str, str] = {}
@@ -52,11 +54,15 @@ def load(
         _put(tree, path := path_of(named.strip().split(".")), value, where=f"--set {named}")
         variables.pop(".".join(path), None)
     if only:
-        tree = {name: value for name, value in tree.items() if name in only}
+        tree = _taken(tree, only)
+    base = base or {}
     try:
-        return Config.model_validate(_over(base or {}, tree))
+        return Config.model_validate(_over(base, tree))
     except ValidationError as error:
-        raise explain(error, variables) from None
+        found = explain(error, variables)
+        if may_be_sound(error) or _is_sound_for_another_algorithm(tree, base):
+            found = UnsoundHereError(found.where, found.what, found.hint)
+        raise found from None
 
 
 def sources(file: Path | None, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -76,6 +82,33 @@ def with_run(config: Config, run: str) -> Config:
     except ValidationError as error:
         raise explain(error) from None
     return config.model_copy(update={"run": run})
+
+
+def _taken(tree: Mapping[str, Any], only: Collection[str]) -> dict[str, Any]:
+    """What `only` names of `tree`."""
+    taken = dict[str, Any]()
+    for name, value in tree.items():
+        if name in only:
+            taken[name] = value
+        elif isinstance(value, Mapping):
+            below = {each: value[each] for each in value if f"{name}.{each}" in only}
+            taken |= {name: below} if below else {}
+    return taken
+
+
+def _is_sound_for_another_algorithm(tree: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
+    """Whether `tree`, which names no algorithm, may be sound over settings of another one than the base's."""
+    given = tree.get("algorithm")
+    if not isinstance(given, Mapping) or "type" in given:
+        return False
+    for kind in ALGORITHMS:
+        try:
+            Config.model_validate(_over({**base, "algorithm": {"type": kind}}, tree))
+        except ValidationError as error:
+            if not may_be_sound(error):
+                continue
+        return True
+    return False
 
 
 def _over(base: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:

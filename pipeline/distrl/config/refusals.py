@@ -25,6 +25,16 @@ BARE_QUERY = re.compile(r"([/:][^?#]*[?#])(?!…).*", re.DOTALL)
 """As much of an address that stands in no quotes."""
 
 
+class UnsoundHereError(ConfigError):
+    """Settings that are wrong over those that they were judged over, and may be sound over others, as those of a run:
+    each of them has to agree with others, or belongs to another algorithm."""
+
+
+def may_be_sound(error: ValidationError) -> bool:
+    """Whether nothing is wrong but that settings do not agree, which others decide, too."""
+    return all(problem["type"] == "value_error" and _is_section(problem["loc"]) for problem in error.errors())
+
+
 def explain(error: ValidationError, variables: Mapping[str, str] = MappingProxyType({})) -> ConfigError:
     """One error for all wrong settings, each with its hint. variables: path of a setting -> the variable it is from."""
     found = [_of_variable(problem, variables) for problem in error.errors()]
@@ -94,6 +104,12 @@ def _without_secrets(text: str) -> str:
         in_query = re.search("[?#]", before) is not None  # or in a password: then what follows the @ may be of a key
         text = f"{scheme.group() if scheme else ''}…{'' if in_query else f'@{after}'}"
     return BARE_QUERY.sub(r"\1…", QUERY.sub(r"\1\2\3…\1", text))
+
+
+def _is_section(loc: Sequence[int | str]) -> bool:
+    """Whether there is a section at `loc`, or the whole tree."""
+    found = field_at(untagged(loc)[0])
+    return not loc or (found is not None and bool(sections_of(found.annotation)))
 
 
 def _allowed(loc: Sequence[int | str]) -> str:

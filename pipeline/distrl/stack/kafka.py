@@ -52,6 +52,12 @@ def start_kafka(site: Site, settings: Mapping[str, Any], port: int, controller_p
     return Part(NAME, where, settings, child)
 
 
+def may_hold_runs(config: Config) -> bool:
+    """Whether there may be a run's log: on a broker that is configured, or of an earlier start of the stack's."""
+    data = config.stack.directory.expanduser() / NAME / "data"
+    return "bootstrap" in config.kafka.model_fields_set or data.exists()
+
+
 def fill(config: Config, part: Part) -> Config:
     """`config` with the broker's address."""
     return config.model_copy(update={"kafka": config.kafka.model_copy(update={"bootstrap": part.where})})

@@ -21,6 +21,7 @@ from distrl.policy.registry import tokenizer_of
 from distrl.rollout.vocabulary import refuse_unknown_words
 from distrl.runs.joined import Given
 from distrl.runs.recorded import base_tree, recorded
+from distrl.stack.kafka import may_hold_runs
 from distrl.stack.local import LocalStack
 from distrl.tasks.lists import suite_of
 from distrl.train.folder import RunFolder, alone, folder_of, refuse_second
@@ -66,13 +67,15 @@ def prepared(
     """The settings with all endpoints, the run's folder, and the servers, which are stopped after the block if they
     were started for it. The topics are there, and what the run's log has of its settings is in.
 
-    config: what is given, over the defaults. Raises ConfigError, before anything starts, if the suite lacks tasks of a
-    split, the algorithm cannot train the policy, or the base model lacks words of the suite that is demonstrated or
-    fed; StackError if somebody else trains in `out` or on the stack, and if the disk is full.
+    config: what leads to the run's log, of what is given. Raises ConfigError if the suite lacks tasks of a split, the
+    algorithm cannot train the policy, or the base model lacks words of the suite that is demonstrated or fed: before
+    anything starts where there is no log yet, and else once it is known what the run's has. StackError if somebody else
+    trains in `out` or on the stack, and if the disk is full.
     """
     folder = folder_of(config, out)
     refuse_second(config, out)
-    _refuse_unsound(config)
+    if not may_hold_runs(config):
+        _sound(given({}))
     try:
         with alone(config, out, owner):
             folder.make()
@@ -83,8 +86,7 @@ def prepared(
             try:
                 # What the phones are like is in the run's log, too.
                 found = recorded(settings)
-                if found is not None:
-                    _refuse_unsound(config := given(base_tree(found, settings)))
+                config = _sound(given({} if found is None else base_tree(found, settings)))
                 stack = LocalStack(config, owner=owner)
                 with console.status("starting the phones"):
                     settings = stack.up(reuse=True)
@@ -108,7 +110,8 @@ def _without_phones(config: Config) -> Config:
     return config.model_copy(update={"phones": none})
 
 
-def _refuse_unsound(config: Config) -> None:
+def _sound(config: Config) -> Config:
+    """`config`. Raises ConfigError for what no role can do with it."""
     suite = suite_of(config.feeder)
     for split in Split:
         suite.task(0, 0, split)
@@ -116,6 +119,7 @@ def _refuse_unsound(config: Config) -> None:
     refuse_other_policy(config, tokenizer)
     if config.warmup.demonstrations or not config.feeder.tasks:
         refuse_unknown_words(config.feeder, tokenizer)
+    return config
 
 
 def start_all(roles: Roles, placement: Placement) -> None:

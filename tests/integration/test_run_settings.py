@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -18,16 +19,19 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.topic_admin import partition_count
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
-from distrl.errors import ConfigError
+from distrl.errors import BrokerError, ConfigError, WireError
 from distrl.policy.registry import SHIPPED
 from distrl.runs.recorded import append, base_tree, change, defaults_with, join, recorded
+from distrl.runs.repair import damage, repair
 from distrl.runs.settings import learning_fingerprint, run_settings
-from distrl.types import Heartbeat, Update, Watermark
+from distrl.types import Heartbeat, Settings, Update, Watermark
+from distrl.wire.codec import encode
 from waiting import until
 
 pytestmark = pytest.mark.integration
 
 VISIBLE_S = 30.0
+NO_JSON = encode(Settings(1, "learner", "p", (), "1", "f", True, {"feeder.max_lag": "{"}))
 SOURCES = ("file run.yaml", "--set feeder.max_lag")
 
 
@@ -168,7 +172,7 @@ def distrl(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "distrl.cli.main", *arguments],
         cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "COLUMNS": "200"},
+        env={"PATH": "/usr/bin:/bin", "COLUMNS": "200", "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
         capture_output=True,
         text=True,
         timeout=400,
@@ -275,6 +279,51 @@ def test_what_a_run_was_begun_with_of_a_setting_that_is_each_process_s_own_now(
     with caplog.at_level(logging.WARNING, "distrl.runs"):
         join(config, recorded(config), "worker", ())
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize("damaged", [b"no settings", None, NO_JSON], ids=["bytes", "nothing", "no JSON"])
+def test_a_record_that_is_no_settings_stops_every_role_until_it_is_removed(
+    config: Config, tmp_path: Path, damaged: bytes | None
+) -> None:
+    join(config, None, "learner", ())
+    with RecordProducer(config, "somebody") as producer:
+        topic = topic_name(config.run, "settings")
+        producer.publish_bytes(topic, b"k", damaged).result(VISIBLE_S)
+    change_after = Settings(1, "runs set", "p", (), "1", "f", True, {"feeder.max_lag": "1"})
+    with RecordProducer(config, "somebody") as producer:
+        producer.publish("settings", config.run, change_after).result(VISIBLE_S)
+    refused = distrl(tmp_path, "worker", "--set", f"run={config.run}", *reaching(config))
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"{topic}[0] offset 1: "), refused.stderr
+    assert f"`distrl runs repair {config.run}`" in refused.stderr
+    found = damage(config)
+    with RecordProducer(config, "a repair that was killed") as producer:
+        first = found.readable[0]
+        producer.publish_bytes(topic, first.key, first.value, first.headers).result(VISIBLE_S)
+    with pytest.raises(BrokerError, match="a record more by now"):
+        repair(config, found)
+    done = distrl(tmp_path, "runs", "repair", config.run, "--yes", *reaching(config))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{topic}[0] offset 1: "), done.stdout
+    left = recorded(config)
+    assert left is not None
+    assert left.values == run_settings(config) | {"feeder.max_lag": 1}
+    assert [each.role for each in left.records] == ["learner", "runs set"], "each once, as they were"
+    assert left.records[1] == change_after
+    again = distrl(tmp_path, "runs", "repair", config.run, *reaching(config))
+    assert "can be read" in again.stdout
+
+
+def test_settings_of_a_newer_version_are_not_taken_for_damage(config: Config, tmp_path: Path) -> None:
+    join(config, None, "learner", ())
+    with RecordProducer(config, "somebody") as producer:
+        newer = b"\xc3\x01" + bytes(8) + b"what this version cannot read"
+        producer.publish_bytes(topic_name(config.run, "settings"), b"k", newer).result(VISIBLE_S)
+    refused = distrl(tmp_path, "runs", "repair", config.run, "--yes", *reaching(config))
+    assert refused.returncode == 1
+    assert "upgrade the reader" in refused.stderr
+    with pytest.raises(WireError, match="upgrade the reader"):
+        recorded(config)
 
 
 def test_topics_are_made_whatever_settings_the_run_has(config: Config, tmp_path: Path) -> None:

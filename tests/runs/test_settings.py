@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar
 import pytest
 from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import History
+from distrl.broker.reader import RawRecord
 from distrl.config import Config, LearnerSettings, Section, ServerSettings, load
 from distrl.config.effects import Effect, When
 from distrl.errors import BrokerError, ConfigError, WireError
@@ -22,7 +23,7 @@ from distrl.runs.recorded import RecordedSettings, base_tree, completed, refuse_
 from distrl.runs.settings import BASE_SHA256, differences, learned, learning_fingerprint, run_settings
 from distrl.store.checkpoints import save_checkpoint
 from distrl.store.objects import open_store
-from distrl.types import Settings
+from distrl.types import LogPosition, Settings
 from learner.world import Screens, save_tiny_base, update_of, windows
 from learner.world import config as small
 from pydantic import SecretStr
@@ -253,15 +254,16 @@ def test_a_value_that_is_no_json_is_no_record(begun: Config, monkeypatch: pytest
     with monkeypatch.context() as patched:
         patched.setattr(recorded, "LogReader", lambda *_: nullcontext(Holding()))
         patched.setattr(recorded, "decoded", lambda raw, kind: spoilt)
-        with pytest.raises(WireError, match="is no JSON"):
+        with pytest.raises(WireError, match=r"t\[0\] offset 7: feeder\.max_lag: is no JSON") as refused:
             recorded.recorded(begun)
+    assert f"`distrl runs repair {begun.run}`" in refused.value.hint
 
 
 class Holding:
     """A reader of one record."""
 
-    def to_end(self) -> list[list[bytes]]:
-        return [[b""]]
+    def to_end(self) -> list[list[RawRecord]]:
+        return [[RawRecord(LogPosition("t", 0, 7), None, b"", 0)]]
 
 
 @pytest.mark.parametrize("path", ["learner.depth", "algorithm.depth", "policy.depth"])

@@ -102,10 +102,12 @@ def decoded(raw: RawRecord, expected: type[R]) -> R:
     try:
         return decode(raw.value or b"", expected)
     except WireError as error:
-        at = raw.position
-        raise WireError(
-            f"{at.topic}[{at.partition}] offset {at.offset}: {error.where}", error.what, error.hint
-        ) from None
+        raise WireError(f"{place_of(raw)}: {error.where}", error.what, error.hint) from None
+
+
+def place_of(raw: RawRecord) -> str:
+    """Where a record is, for people."""
+    return f"{raw.position.topic}[{raw.position.partition}] offset {raw.position.offset}"
 
 
 def retained(config: Config, topic: str) -> dict[int, tuple[int, int]]:

@@ -232,6 +232,34 @@ def rm(
 app.command("copy")(copy)
 
 
+@app.command("repair")
+def repair(
+    run: RunName,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove from a run's settings what is no record of settings, for which no role of it starts. Shows what, and asks.
+
+    The others stay as they are, in their order. Interrupted, the same command goes on.
+    """
+    settings = with_broker(config, [*(sets or ()), f"run={run}"])
+    from distrl.offline.record_text import escaped
+    from distrl.runs.repair import damage
+    from distrl.runs.repair import repair as remove
+
+    found = damage(settings)
+    if not found.errors:
+        print_line(f"every record of the settings of run {run} can be read")
+        return
+    for error in found.errors:
+        print_line(escaped(f"{error.where}: {error.what}"))
+    if not yes:
+        typer.confirm(f"remove them at {settings.kafka.bootstrap} for good?", abort=True)
+    remove(settings, found)
+    print_line(f"removed {len(found.errors)}; `distrl runs show {run}` shows the settings that are left")
+
+
 def age(seconds: float) -> str:
     """A time span in its largest unit: 90 s is 1m."""
     for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):

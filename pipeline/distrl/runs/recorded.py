@@ -19,7 +19,7 @@ from distrl.broker.connect import UnknownTopicError, admin, failover_s
 from distrl.broker.fenced import this_process
 from distrl.broker.journal import journal_lines
 from distrl.broker.producer import RecordProducer
-from distrl.broker.reader import LogReader, decoded
+from distrl.broker.reader import LogReader, RawRecord, decoded, place_of
 from distrl.broker.topic_admin import partition_count
 from distrl.broker.topics import topic_name
 from distrl.clock import SYSTEM_CLOCK
@@ -39,6 +39,7 @@ from distrl.runs.settings import (
     shared_settings,
 )
 from distrl.types import Settings
+from distrl.wire.codec import has_unknown_schema
 
 LOG = logging.getLogger("distrl.runs")
 
@@ -128,15 +129,34 @@ def recorded(config: Config) -> RecordedSettings | None:
     """The settings in the log of `config.run`; None if it has none. Raises BrokerError, WireError."""
     try:
         with LogReader(config, TOPIC) as reader:
-            found = [decoded(raw, Settings) for batch in reader.to_end() for raw in batch]
+            found = [settings_in(raw, config.run) for batch in reader.to_end() for raw in batch]
     except UnknownTopicError:
         return None  # a run that is not begun, or of an older version
+    return completed(RecordedSettings(tuple(found)), config) if found else None
+
+
+def settings_in(raw: RawRecord, run: str) -> Settings:
+    """The settings in a record of the topic. Raises WireError with its place and what to do: settings are never
+    skipped, and a record of a newer version is right in another reader."""
     try:
-        return completed(RecordedSettings(tuple(found)), config) if found else None
+        record = decoded(raw, Settings)
+        for path, text in record.settings.items():
+            _refuse_no_json(raw, path, text)
+    except WireError as error:
+        if has_unknown_schema(raw.value or b""):
+            raise
+        hint = (
+            f"no role of the run starts before it is gone: `distrl runs repair {run}` removes it and keeps the others"
+        )
+        raise WireError(error.where, error.what, hint) from None
+    return record
+
+
+def _refuse_no_json(raw: RawRecord, path: str, text: str) -> None:
+    try:
+        json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise WireError(
-            topic_name(config.run, TOPIC), f"a value of the run's settings is no JSON ({error})", "choose a new `run`"
-        ) from None
+        raise WireError(f"{place_of(raw)}: {path}", f"is no JSON ({error})", "write JSON") from None
 
 
 def completed(found: RecordedSettings, here: Config) -> RecordedSettings:

@@ -93,6 +93,12 @@ def _decoder(header: bytes) -> Decoder:
     return decoder(catalogue().by_fingerprint[header[len(MARKER) :]].parsed)
 
 
+def has_unknown_schema(payload: bytes) -> bool:
+    """Whether the header names a schema that this version does not have, as one of a newer version does."""
+    mark = bytes(payload[len(MARKER) : HEADER_BYTES])
+    return payload.startswith(MARKER) and len(payload) >= HEADER_BYTES and mark not in catalogue().by_fingerprint
+
+
 def _schema_of(payload: bytes, kind: str) -> Schema:
     """The schema that the header names. Raises WireError if it names none, or one of another kind."""
     if len(payload) > MAX_PAYLOAD_BYTES:

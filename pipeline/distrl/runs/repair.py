@@ -1,0 +1,77 @@
+"""Removes what is no record of settings from the topic of a run's settings: as long as it is there, no role starts.
+
+The records that can be read are appended again, and then all before them is deleted: Kafka deletes from the start of a
+log alone. Killed in between, the same call does what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from distrl.broker.connect import admin, explain, failover_s
+from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader, RawRecord
+from distrl.broker.topics import topic_name
+from distrl.config import Config
+from distrl.errors import BrokerError, WireError
+from distrl.runs.recorded import TOPIC, settings_in
+from distrl.wire.codec import has_unknown_schema
+
+PARTITION = 0
+"""The topic has one: its records have an order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What a read of the topic found. end: the offset behind the last record."""
+
+    readable: Sequence[RawRecord]
+    errors: Sequence[WireError]
+    """One for each record that is no settings, with its place."""
+    end: int
+
+
+def damage(config: Config) -> Damage:
+    """What is in the topic. Raises WireError for a record of a newer version, which is no damage, and BrokerError."""
+    readable, errors = list[RawRecord](), list[WireError]()
+    with LogReader(config, TOPIC) as reader:
+        for raw in (raw for batch in reader.to_end() for raw in batch):
+            try:
+                settings_in(raw, config.run)
+            except WireError as error:
+                if has_unknown_schema(raw.value or b""):
+                    raise
+                errors.append(error)
+            else:
+                readable.append(raw)
+        return Damage(readable, errors, reader.next_offsets[PARTITION])
+
+
+def repair(config: Config, found: Damage) -> None:
+    """Leave of the topic what could be read. Raises BrokerError where somebody else has written since `found`."""
+    name = topic_name(config.run, TOPIC)
+    changed = BrokerError(name, "has a record more by now", "run the same command again")
+    once: list[RawRecord] = []
+    for raw in found.readable:  # a repair that was killed may have appended some already
+        if all(raw.value != each.value for each in once):
+            once.append(raw)
+    longest_s, before = failover_s(config.kafka), TopicPartition(name, PARTITION, found.end)
+    try:
+        with RecordProducer(config, "repair") as producer:
+            for at, raw in enumerate(once):
+                place = producer.publish_bytes(name, raw.key, raw.value, raw.headers, PARTITION).result(longest_s)
+                if place is None or place.offset != found.end + at:
+                    raise changed
+        client = admin(config.kafka)  # by name: one that is collected answers nothing
+        client.delete_records([before])[before].result(longest_s)
+    except KafkaException as error:
+        raise explain(error.args[0], name, "delete what is no settings", config.kafka) from None
+    except TimeoutError:
+        raise BrokerError(
+            name,
+            f"the broker did not answer within {longest_s:g} s",
+            "see what `distrl doctor` says of the brokers, then run the same command again",
+        ) from None

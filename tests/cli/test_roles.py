@@ -9,6 +9,7 @@ import pytest
 from distrl.cli import roles
 from distrl.cli.main import app
 from distrl.config import Config
+from distrl.errors import ConfigError
 from typer.testing import CliRunner
 
 
@@ -34,6 +35,14 @@ def test_who_is_asked_to_stop_before_all_is_done_does_not_end_as_if_it_were(
     monkeypatch.setattr(roles, "started", lambda *_: (Config(), stop))
     monkeypatch.setattr(work, stopped)
     assert CliRunner().invoke(app, command).exit_code == (130 if asked else 0)
+
+
+def test_a_suite_that_does_not_exist_is_refused_before_the_broker_is_asked() -> None:
+    refused = (
+        CliRunner().invoke(app, ["feed", "-s", "feeder.suite=shop", "-s", "kafka.bootstrap=127.0.0.1:1"]).exception
+    )
+    assert isinstance(refused, ConfigError)
+    assert (refused.where, "general, webshop" in refused.hint) == ("feeder.suite", True)
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--no-follow"], 130), ([], 0)])

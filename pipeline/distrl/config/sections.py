@@ -147,10 +147,8 @@ OUTSTANDING_PER_PHONE = 3
 
 
 class FeederSettings(Section):
-    suite: str = Field(
-        "home",
-        description="the built-in suite that tasks come from, demonstrations always: home, general, webshop, install, "
-        "googleapps (docs/tasks.md)",
+    suite: Literal["home", "general", "webshop", "install", "googleapps"] = Field(
+        "home", description="the built-in suite that tasks come from, demonstrations always (docs/tasks.md)"
     )
     tasks: tuple[Path, ...] = Field(
         (), description="files of tasks to feed and evaluate in place of those of feeder.suite (docs/tasks.md)"

@@ -16,6 +16,7 @@ from .conftest import Cli
 
 SECRETS = {"DISTRL_STORE__SECRET_KEY": "hunter2-store", "DISTRL_KAFKA__SASL_PASSWORD": "hunter2-kafka",
            "DISTRL_KAFKA__CLIENT__SSL__KEY__PASSWORD": "hunter2-key"}  # fmt: skip
+SERVED = f"policy.server.endpoint=http://h:1/v1 policy.server.adapters=a policy.base_model={SHIPPED}"
 SASL = {"DISTRL_KAFKA__SECURITY_PROTOCOL": "SASL_SSL", "DISTRL_KAFKA__SASL_USERNAME": "ada"}
 
 
@@ -160,6 +161,13 @@ def test_a_variable_with_one_underscore_is_named_with_the_form_that_it_has_to_ha
         ("kafka.security_protocol=SSL kafka.ssl_ca=/no/such/ca.pem", "kafka.ssl_ca: /no/such/ca.pem is no file"),
         ("feeder.tasks=/no/such/list.jsonl", "feeder.tasks: /no/such/list.jsonl is no file"),
         ("feeder.suite=shop", "feeder.suite: "),
+        ("learner.ranks=4 learner.shards=2", "learner.shards: a minibatch has 2 shards to deal, and there are 4 ranks"),
+        (
+            f"{SERVED} worker.temperature=0.001",
+            "worker.temperature: is 0.001, and a server draws at no less than 0.01",
+        ),
+        (SERVED, f"policy.server.endpoint: {SHIPPED} is no vision-language model, which alone are served"),
+        ("store.url=s3://h:1/bucket store.access_key=a", "store.secret_key: is not set, and its other half is"),
         ("adb.binary=/no/such/adb", "adb.binary: /no/such/adb is no program"),
         ("devices.emulators.binary=/no/such/emulator", "devices.emulators.binary: /no/such/emulator is no program"),
         ("kafka.client.no.such=1", "kafka.client.no.such: librdkafka refuses it"),

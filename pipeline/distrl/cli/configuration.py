@@ -47,11 +47,29 @@ def check(config: ConfigFile = None, sets: Sets = None) -> None:
     from distrl.tasks.lists import suite_of
 
     suite_of(settings.feeder)
+    _refuse_combinations(settings)
     policy = policy_of(settings.policy)
     refuse_other_policy(settings, policy.tokenizer)
     console.print(
         f"the settings are sound; learning fingerprint {learning_fingerprint(settings)[:16]}", highlight=False
     )
+
+
+def _refuse_combinations(settings: Config) -> None:
+    """Raises ConfigError, and StoreError, for what a role would say of settings at its start that lack others, or do
+    not go together."""
+    from distrl.compute import refuse_idle_ranks
+    from distrl.policy.sampling import Sampling
+    from distrl.rollout.served.policy import refuse_colder
+    from distrl.rollout.serving import served_tokenizer
+    from distrl.store.objects import open_store
+
+    if not settings.store.url.startswith("file:"):  # which would make the folder
+        open_store(settings.store)
+    refuse_idle_ranks(settings, settings.learner.ranks)
+    if settings.policy.server.endpoint is not None:
+        refuse_colder(Sampling.of(settings.worker))
+        served_tokenizer(settings)
 
 
 def _refuse_files(settings: Config) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -19,6 +20,9 @@ from distrl.rollout.served.policy import ServedPolicy
 from distrl.rollout.vocabulary import warn_unknown_words
 from distrl.supervised import SupervisedThread
 from distrl.types import Version
+
+if TYPE_CHECKING:
+    from distrl.policy.vlm.tokenizer import VlmTokenizer
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,18 @@ def served(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
     ConfigError for a server that can load no adapters.
     """
     from distrl.policy.vlm.chat import ChatForm
+
+    tokenizer, base = served_tokenizer(config), base_sha256(config.policy)
+    policy = ServedPolicy(ChatForm(tokenizer), config.policy, base, config.run, sampling=sampling)
+    try:
+        policy.refuse_unable()
+        yield Serving(policy, base)
+    finally:
+        policy.leave()
+
+
+def served_tokenizer(config: Config) -> VlmTokenizer:
+    """That of the base model. Raises ConfigError for one that no server serves."""
     from distrl.policy.vlm.tokenizer import VlmTokenizer
 
     tokenizer = tokenizer_of(config.policy)
@@ -70,13 +86,7 @@ def served(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
             f"{config.policy.base_model} is no vision-language model, which alone are served",
             "unset it, or name one in policy.base_model",
         )
-    base = base_sha256(config.policy)
-    policy = ServedPolicy(ChatForm(tokenizer), config.policy, base, config.run, sampling=sampling)
-    try:
-        policy.refuse_unable()
-        yield Serving(policy, base)
-    finally:
-        policy.leave()
+    return tokenizer
 
 
 def refuse_other_base(version: Version, base_sha256: str) -> None:

@@ -74,6 +74,16 @@ class _Loaded:
         return self.hold.name
 
 
+def refuse_colder(sampling: Sampling | None) -> None:
+    """Raises ConfigError for a temperature below those at which a server draws."""
+    if sampling is not None and sampling.temperature < COLDEST:
+        raise ConfigError(
+            "worker.temperature",
+            f"is {sampling.temperature:g}, and a server draws at no less than {COLDEST:g}",
+            "raise it",
+        )
+
+
 class ServedPolicy:
     """`distrl.rollout.decider.VersionedDecider`. sampling: None is greedy."""
 
@@ -91,12 +101,7 @@ class ServedPolicy:
             raise ConfigError(
                 f"{SETTING}.adapters", "is not set", "set it to a folder that every worker and the server share"
             )
-        if sampling is not None and sampling.temperature < COLDEST:
-            raise ConfigError(
-                "worker.temperature",
-                f"is {sampling.temperature:g}, and a server draws at no less than {COLDEST:g}",
-                "raise it",
-            )
+        refuse_colder(sampling)
         self._form, self._settings, self._base, self._run = form, settings, base_sha256, run
         self._server = ModelServer(settings.server)
         self._folder = AdapterFolder(settings.server.adapters, run)

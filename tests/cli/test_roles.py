@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from distrl.cli import roles
+from distrl.cli import recorded, roles
 from distrl.cli.main import app
 from distrl.config import Config
+from distrl.demonstrations.recorded import Published
 from distrl.errors import ConfigError
+from recording_files import android_control, example, write
 from typer.testing import CliRunner
 
 
@@ -43,6 +46,25 @@ def test_a_suite_that_does_not_exist_is_refused_before_the_broker_is_asked() -> 
     )
     assert isinstance(refused, ConfigError)
     assert (refused.where, "general, webshop" in refused.hint) == ("feeder.suite", True)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_who_is_asked_to_stop_while_it_publishes_recorded_episodes_does_not_end_as_if_it_were_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    stop = threading.Event()
+
+    def stopped(*_: object) -> Published:
+        if asked:
+            stop.set()
+        return Published(written=1, in_topic=1)
+
+    write(tmp_path / "episodes", [example(android_control(1, [{"action_type": "click", "x": 1, "y": 1}]))])
+    monkeypatch.setattr(recorded, "started", lambda *_: (Config(), stop))
+    monkeypatch.setattr("distrl.demonstrations.recorded.run_recorded", stopped)
+    done = CliRunner().invoke(app, ["demonstrate", "--episodes", str(tmp_path), "--count", "2"])
+    assert "1 demonstrations published" in done.stdout
+    assert done.exit_code == (130 if asked else 0)
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--no-follow"], 130), ([], 0)])

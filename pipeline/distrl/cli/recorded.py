@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, TextColumn
 
-from distrl.cli.common import Sets, console, passing_bar, print_line, row, run_settings, started, table
+from distrl.cli.common import Sets, console, end_if_stopped, passing_bar, print_line, row, run_settings, started, table
 from distrl.recordings.episode import Dataset
 from distrl.recordings.folder import Found, dataset_of, episodes, files_of, ids_in
 from distrl.telemetry import logs
@@ -60,6 +60,7 @@ def demonstrate_recorded(
             f"the topic has {result.in_topic}, and the learner waits for warmup.demonstrations={wanted}: publish more, "
             f"or start it with -s warmup.demonstrations={result.in_topic}"
         )
+    end_if_stopped(stop)
 
 
 def match_recorded(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -19,7 +21,8 @@ from distrl.ranks.place import LOOPBACK, Place
 LOG = logging.getLogger("distrl.ranks")
 
 END_S = 10.0
-"""Other ranks end as soon as rank 0 has: it closes its connections. One that computes sees it a little later."""
+"""All of them together. Other ranks end as soon as rank 0 has: it closes its connections. One that computes sees it a
+little later."""
 
 
 class RankProcesses:
@@ -37,21 +40,34 @@ class RankProcesses:
     def __enter__(self) -> RankProcesses:
         port = self.listener.getsockname()[1]
         os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())  # else they listen where this machine's name points
-        for rank in range(1, self._world):
-            environ = os.environ | Place(rank, self._world, rank).environ(port)
-            self._children[rank] = subprocess.Popen(self._line, env=environ, stdin=subprocess.DEVNULL)
-            LOG.info("rank %d of %d is process %d", rank, self._world, self._children[rank].pid)
+        try:
+            for rank in range(1, self._world):
+                environ = os.environ | Place(rank, self._world, rank).environ(port)
+                self._children[rank] = subprocess.Popen(self._line, env=environ, stdin=subprocess.DEVNULL)
+                LOG.info("rank %d of %d is process %d", rank, self._world, self._children[rank].pid)
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        """Ask all to end, since those that have not met wait for one another. Kill what has not after END_S."""
         self.listener.close()
+        asked = [child for child in self._children.values() if child.poll() is None]
+        for child in asked:
+            child.terminate()
+        deadline = time.monotonic() + END_S
         for rank, child in self._children.items():
             with suppress(subprocess.TimeoutExpired):
-                child.wait(END_S)
-                if child.returncode:
+                child.wait(max(0.0, deadline - time.monotonic()))
+                if child.returncode and not (child in asked and child.returncode == -signal.SIGTERM):
                     LOG.error("rank %d of %d has ended: %s", rank, self._world, _how(child.returncode))
+        for child in self._children.values():
             child.kill()
             child.wait()
 

@@ -23,6 +23,7 @@ import psutil
 from distrl import config
 from distrl.birth import birth_of, is_born
 from distrl.device.errors import DeviceUnready
+from distrl.device.processes import signal_group, wait_ended
 
 log = logging.getLogger(__name__)
 
@@ -104,15 +105,8 @@ class Program:
             return
         if child.poll() is None:
             if not ask():
-                _signal(child.pid, signal.SIGTERM)  # not reaped yet, so its pid is not reused
-            try:
-                child.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                _signal(child.pid, signal.SIGKILL)
-                try:
-                    child.wait(STOP_S)
-                except subprocess.TimeoutExpired:  # the kernel holds it, as over a disk that hangs
-                    log.error("%s: process %d does not end though it was killed", self._name, child.pid)
+                signal_group(child.pid, signal.SIGTERM)  # not reaped yet, so its pid is not reused
+            wait_ended(child, self._name, STOP_S)
         self._end_group(child.pid)
         with suppress(OSError):  # if it stays, it names an ended process, which `stop_leftover` notices
             self._pid_file.unlink()
@@ -131,12 +125,12 @@ class Program:
             if not is_born(pid, kept["started"]) or pid == os.getpid():
                 return
             log.warning("%s: ending process %d, left by a killed worker", self._name, process.pid)
-            _signal(process.pid, signal.SIGTERM)
+            signal_group(process.pid, signal.SIGTERM)
             try:
                 process.wait(STOP_S)
             except psutil.TimeoutExpired:
                 if process.is_running():
-                    _signal(process.pid, signal.SIGKILL)
+                    signal_group(process.pid, signal.SIGKILL)
                 process.wait(STOP_S)
             self._end_group(pid)
         except (OSError, ValueError, KeyError, TypeError, psutil.Error):
@@ -218,15 +212,6 @@ def program(settings: config.EmulatorSettings) -> str:
             f"install the Android SDK's emulator and set ANDROID_HOME, or this setting; see {GUIDE}",
         )
     return found
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    """Signal the process, and its group if it leads one other than ours. Does nothing if it has ended."""
-    with suppress(ProcessLookupError):
-        if os.getpgid(pid) == pid != os.getpgrp():
-            os.killpg(pid, number)
-        else:
-            os.kill(pid, number)
 
 
 def check_free(ports: Sequence[int]) -> None:

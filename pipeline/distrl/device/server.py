@@ -25,6 +25,7 @@ from distrl import config
 from distrl.device.adb_protocol import Connection, Deadline
 from distrl.device.errors import AdbServerGone, DeviceGone, DeviceTimeout, refusal
 from distrl.device.names import LOOPBACK, USB, adb_line
+from distrl.device.processes import wait_ended
 from distrl.dial import dial
 from distrl.errors import DeviceError
 
@@ -166,14 +167,7 @@ class AdbServer:
         if child is None:
             return
         child.terminate()
-        try:
-            child.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            try:
-                child.wait(STOP_S)
-            except subprocess.TimeoutExpired:  # the kernel holds it, as over a USB port that hangs
-                log.error("the adb server's process %d does not end though it was killed", child.pid)
+        wait_ended(child, f"the adb server at {self.where}", STOP_S)
 
     def version(self) -> int:
         """The version of the server's protocol. Raises DeviceError if something else listens there."""

@@ -19,8 +19,9 @@ from distrl.config import Config, load
 from distrl.errors import StackError
 from distrl.stack import adb, ports
 from distrl.stack.local import USUAL_PORTS, LocalStack, PartStatus, connect
-from distrl.stack.part import Site
-from distrl.stack.processes import find_all, stop_all
+from distrl.stack.part import Part, Site
+from distrl.stack.processes import find_all, start, stop_all
+from distrl.stack.stack_record import Record
 from elsewhere import drawn, elsewhere
 from waiting import until
 
@@ -298,6 +299,33 @@ def test_a_second_interrupt_while_stopping_leaves_nothing_that_starts_late(
     assert adb_started.wait(60.0)
     assert find_all(settings.stack.directory) == []
     assert not ports.listens(settings.adb.port)
+
+
+DEAF = """
+import os, signal, time
+def hear(*_):
+    os.kill(os.getppid(), signal.SIGINT)
+signal.signal(signal.SIGTERM, hear)
+print("ready", flush=True)
+while True:
+    time.sleep(60)
+"""
+"""A server that does not end, and has Ctrl-C pressed when it is asked to."""
+
+
+def test_ctrl_c_while_a_command_stops_its_servers_kills_them(config: Make) -> None:
+    stack = LocalStack(config(), owner="distrl train")
+    directory = config().stack.directory
+    child = start("phones", [sys.executable, "-c", DEAF], directory)
+    try:
+        until(lambda: "ready" in child.log.read_text())
+        Record(directory).put(Part("phones", "127.0.0.1:1", {}, child, "distrl train"))
+        with pytest.raises(KeyboardInterrupt):
+            stack.down_own()
+        assert find_all(directory) == []
+        assert Record(directory).parts() == {}
+    finally:
+        child.kill()
 
 
 def waits_in(function: str) -> bool:

@@ -301,7 +301,7 @@ def stopped_how(interrupt: KeyboardInterrupt) -> None:
     """Say how a training was stopped that caught `interrupt`."""
     from distrl.train.roles import is_second
 
-    # A second Ctrl-C during the clean stop: processes were killed, and servers may be left for the next start.
+    # A second Ctrl-C during the clean stop: roles or servers were killed.
     how = "stopped at once" if is_second(interrupt) else "stopped cleanly"
     Console(stderr=True, highlight=False).print(
         f"{how}: nothing that was learned is lost, and the same command goes on where the run was", soft_wrap=True

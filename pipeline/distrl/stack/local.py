@@ -23,7 +23,7 @@ from distrl.stack.locks import held
 from distrl.stack.part import Part, Site
 from distrl.stack.part_ports import PartPorts
 from distrl.stack.part_ports import wanted as wanted_ports
-from distrl.stack.processes import find_all, stop_all
+from distrl.stack.processes import Child, find_all, kill_all, stop_all
 from distrl.stack.serving import started_where_free
 from distrl.stack.stack_record import Record
 
@@ -138,10 +138,13 @@ class LocalStack:
             return [child.name for child in children]
 
     def down_own(self) -> list[str]:
-        """Stop the parts that `owner` has started, also in a killed command. Returns their names."""
+        """Stop the parts that `owner` has started, also in a killed command. Returns their names.
+
+        Ctrl-C meanwhile kills them.
+        """
         with self._held(f"{self._owner}, stopping"):
             own = [name for name, part in self._record.parts().items() if part.started_by == self._owner]
-            stop_all([child for child in find_all(self._directory) if child.name in own], STOP_S)
+            self._stop([child for child in find_all(self._directory) if child.name in own])
             for name in own:
                 self._record.remove(name)
             return own
@@ -242,9 +245,17 @@ class LocalStack:
         return owned
 
     def _stop_started(self, started: Sequence[Part]) -> None:
-        stop_all([part.child for part in started if part.child is not None], STOP_S)
+        self._stop([part.child for part in started if part.child is not None])
         for part in started:
             self._record.remove(part.name)
+
+    def _stop(self, children: Sequence[Child]) -> None:
+        """Stop them, or at Ctrl-C kill them: nothing is left, and what a server has acknowledged is not lost."""
+        try:
+            stop_all(children, STOP_S)
+        except KeyboardInterrupt:
+            kill_all(children)
+            raise
 
 
 def connect(config: Config, share: phones.Share = "all") -> Config:

@@ -25,6 +25,7 @@ from distrl.errors import StackError
 
 POLL_S = 0.05
 KILLED_S = 5.0
+"""A killed process ends at once; the system may report it a moment later."""
 LOG_MAX_BYTES = 16 * 1024 * 1024
 """A larger log is renamed to .log.old when its process starts again, so that restarts cannot fill the disk."""
 LAST_LINES = 12
@@ -238,10 +239,16 @@ def stop_all(children: Iterable[Child], timeout_s: float) -> list[str]:
     for child in left:
         child.terminate()
     left = _wait_gone(left, timeout_s)
-    for child in left:
-        child.kill()
-    _wait_gone(left, KILLED_S)
+    kill_all(left)
     return [child.name for child in left]
+
+
+def kill_all(children: Iterable[Child]) -> None:
+    """Kill all, and wait until they are gone."""
+    killed = list(children)
+    for child in killed:
+        child.kill()
+    _wait_gone(killed, KILLED_S)
 
 
 def wait_ready(

@@ -16,7 +16,7 @@ from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import ENV_PREFIX, Config
 from distrl.errors import StackError
 from distrl.stack.exported_settings import portable
-from distrl.stack.processes import Child, find_all, interruptions_deferred, start, stop_all
+from distrl.stack.processes import Child, find_all, interruptions_deferred, kill_all, start, stop_all
 from distrl.train.restarts import TRIES, Restarts
 from distrl.train.servers import Servers
 
@@ -24,8 +24,6 @@ LOG = logging.getLogger("distrl.train")
 
 STOP_TIMEOUT_S = 90.0
 """A worker finishes its episodes and a learner its update; one that needs longer is killed, which loses nothing."""
-KILLED_S = 5.0
-"""A killed process ends at once; the system may report it a moment later."""
 
 
 @dataclass
@@ -105,10 +103,7 @@ class Roles:
 
     def kill(self) -> None:
         """End every role at once."""
-        children = [role.child for role in self._roles.values()]
-        for child in children:
-            child.kill()
-        stop_all(children, timeout_s=KILLED_S)
+        kill_all(role.child for role in self._roles.values())
 
     def abandon(self, name: str) -> None:
         """Forget a role that somebody else has killed, so that it can be started again."""

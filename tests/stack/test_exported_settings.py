@@ -127,6 +127,15 @@ def test_the_broker_of_another_folders_stack_is_not_taken_for_ones_own(tmp_path:
         stop_all([child], 10.0)
 
 
+def test_a_stack_that_is_down_is_looked_for_at_its_own_port(tmp_path: Path) -> None:
+    """Not at the default one, where a broker of somebody else may be."""
+    sets = [f"stack.cache={tmp_path / 'cache'}", f"stack.directory={tmp_path / 'here'}", "stack.kafka_port=28092"]
+    found = connected(None, sets)
+    assert found.kafka.bootstrap == "127.0.0.1:28092"
+    assert "bootstrap" not in found.kafka.model_fields_set, "nobody has configured it: `distrl up` starts it"
+    assert connected(None, [*sets, "kafka.bootstrap=there:9092"]).kafka.bootstrap == "there:9092"
+
+
 def test_up_refuses_a_configured_broker_that_is_away_and_leaves_nothing(config: Config, tmp_path: Path) -> None:
     line = [
         sys.executable,

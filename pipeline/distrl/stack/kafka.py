@@ -63,6 +63,14 @@ def fill(config: Config, part: Part) -> Config:
     return config.model_copy(update={"kafka": config.kafka.model_copy(update={"bootstrap": part.where})})
 
 
+def down(config: Config) -> Config:
+    """`config` with the address that the stack's broker, which is down, would have: messages name it, and no other
+    broker at the default port is taken for it. As before, nobody has configured it."""
+    values = {**dict(config.kafka), "bootstrap": f"{HOST}:{config.stack.kafka_port}"}
+    chosen = type(config.kafka).model_construct(config.kafka.model_fields_set, **values)
+    return config.model_copy(update={"kafka": chosen})
+
+
 def properties(port: int, controller_port: int, log_dirs: str) -> str:
     """The broker's settings: infra/kafka/server.properties filled in. log_dirs: relative to where Java runs."""
     return Template(declared("kafka/server.properties").replace("${...}", "$${...}")).substitute(

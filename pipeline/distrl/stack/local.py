@@ -266,6 +266,8 @@ def connect(config: Config, share: phones.Share = "all") -> Config:
     directory = config.stack.directory.expanduser().absolute()
     parts = Record(directory).parts()
     outside = _configured(config, parts)
+    if kafka.NAME not in {**parts, **outside}:
+        config = kafka.down(config)
     return _filled(config, {name: part for name, part in parts.items() if name not in outside}, directory, share)
 
 

@@ -166,6 +166,7 @@ def test_a_variable_with_one_underscore_is_named_with_the_form_that_it_has_to_ha
             f"{SERVED} worker.temperature=0.001",
             "worker.temperature: is 0.001, and a server draws at no less than 0.01",
         ),
+        ("worker.ladder.rungs=8", "worker.ladder.rungs: is set, and policy.base_model is no recurrent Q"),
         (SERVED, f"policy.server.endpoint: {SHIPPED} is no vision-language model, which alone are served"),
         ("store.url=s3://h:1/bucket store.access_key=a", "store.secret_key: is not set, and its other half is"),
         ("adb.binary=/no/such/adb", "adb.binary: /no/such/adb is no program"),

@@ -17,7 +17,7 @@ from distrl.learner.fold import is_usable
 from distrl.learner.state import LearnerState
 from distrl.policy.protocol import Policy, trajectory_steps
 from distrl.policy.registry import policy_of, tokenizer_of
-from distrl.policy.sampling import FULL
+from distrl.policy.sampling import FULL, Sampling
 from distrl.rollout.batcher import Request, decided
 from distrl.rollout.episode import Decision, Episode, Observation, Screen
 from distrl.tasks.outcome import StateCheck
@@ -97,6 +97,7 @@ class Acting:
 
     policy: Policy
     version: Version
+    sampling: Sampling = FULL
 
     @property
     def earlier_screens(self) -> int:
@@ -104,16 +105,16 @@ class Acting:
 
     def decide(self, observation: Observation) -> Decision:
         request = Request.of(observation, self.policy.tokenizer, 0.0)
-        return decided([request], self.policy, FULL, self.version, lambda: 0.0)[0]
+        return decided([request], self.policy, self.sampling, self.version, lambda: 0.0)[0]
 
 
 def failed(task: Task, state: Mapping[str, Any]) -> StateCheck:
     return StateCheck((Unmet("screen", "equals", '"done"', '"home"'),), "")
 
 
-def played(policy: Policy, screens: Screens, count: int) -> list[LoggedTrajectory]:
+def played(policy: Policy, screens: Screens, count: int, sampling: Sampling = FULL) -> list[LoggedTrajectory]:
     """Episodes that the step limit ends, as the log has them."""
-    episode, decider = Episode("w", screens.keep, failed), Acting(policy, factories.version(1))
+    episode, decider = Episode("w", screens.keep, failed), Acting(policy, factories.version(1), sampling)
     found = []
     for number in range(count):
         task = factories.task(f"task-{number}", instruction="open it", max_steps=STEPS)

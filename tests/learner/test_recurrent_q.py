@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from distrl.learner.fold import is_usable
 from distrl.learner.state import LearnerState
+from distrl.offline.mismatch import EXACT, Checked, report
 from distrl.policy.protocol import trajectory_steps
 from distrl.policy.registry import policy_of
+from distrl.policy.sampling import FULL, Ladder, Sampling
 
 from learner.test_history_screens import STEPS, played
 from learner.world import Screens, config, folded, q_base
@@ -34,3 +36,20 @@ def test_ratio_is_one_at_each_step_of_what_was_played_and_it_is_learned_from(
     assert np.abs(np.exp(together - recorded) - 1).max() < 1e-4
     assert np.abs(np.exp(alone - recorded) - 1).max() < 1e-4
     assert folded(state, [records], screens, settings).held() == records
+
+
+def test_what_a_ladder_has_recorded_is_scored_again_by_each_episodes_epsilon(
+    base_directory: Path, tmp_path: Path
+) -> None:
+    """From the record and the settings alone; without the ladder it is seen that other probabilities were recorded."""
+    policy = policy_of(config(q_base(tmp_path / "q", base_directory)).policy)
+    screens, ladder = Screens(), Sampling(epsilon=Ladder(4))
+    records = played(policy, screens, 6, ladder)
+    assert len({Ladder(4).of(each.trajectory.task_id) for each in records}) > 2
+    steps = sum(len(each.trajectory.steps) for each in records)
+    for sampling, exact in ((ladder, True), (FULL, False)):
+        check = Checked(policy, policy, sampling, screens, lambda sha256: policy.adapter(), rows=5)
+        found = report(check.play(records), check).by_name
+        assert found["learner and worker"].steps == steps
+        assert found["learner and worker"].largest < EXACT
+        assert (found["learner and record"].largest < EXACT) == exact

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import cast
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 from distrl.config import load
 from distrl.errors import ConfigError
-from distrl.policy.sampling import FULL, Sampling, draw, drawing, drawn_from, entropies, scores
+from distrl.policy.sampling import FULL, Ladder, Sampling, by_episode, draw, drawing, drawn_from, entropies, scores
 from distrl.policy.writing import write
 from hypothesis import given
 from hypothesis import strategies as st
@@ -144,6 +145,69 @@ def test_a_worker_draws_by_its_settings() -> None:
     given = load(sets=["worker.temperature=0.5", "worker.top_p=0.9", "worker.top_k=7"], environ={})
     assert Sampling.of(given.worker) == Sampling(0.5, 0.9, 7)
     assert Sampling.of(load(environ={}).worker) == FULL
+
+
+def test_a_ladder_of_eight_is_that_of_the_paper() -> None:
+    """0.4^(1 + i), as α / (N − 1) is 1: multiplied out by hand, and so of two and three."""
+    by_hand = [0.4, 0.16, 0.064, 0.0256, 0.01024, 0.004096, 0.0016384, 0.00065536]
+    assert [Ladder(8).at(rung) for rung in range(8)] == pytest.approx(by_hand, rel=1e-12)
+    assert Ladder(8).at(0) == 0.4
+    assert [Ladder(2).at(rung) for rung in range(2)] == pytest.approx([0.4, 0.4**8])
+    assert [Ladder(3, 0.25, 1.0).at(rung) for rung in range(3)] == pytest.approx([0.25, 0.125, 0.0625])
+
+
+@given(st.integers(2, 4096), st.floats(0.0001, 0.9999), st.floats(0, 30))
+def test_a_ladder_goes_down_within_what_is_a_probability(rungs: int, epsilon: float, alpha: float) -> None:
+    """From epsilon to epsilon^(1 + alpha), by equal ratios; within all that the settings allow."""
+    found = np.array([Ladder(rungs, epsilon, alpha).at(rung) for rung in range(rungs)])
+    assert ((found > 0) & (found <= 1)).all()
+    assert (np.diff(found) <= 0).all()
+    assert found[0] == epsilon
+    assert found[-1] == pytest.approx(epsilon ** (1 + alpha), rel=1e-9)
+    assert np.allclose(np.diff(np.log(found)), alpha * np.log(epsilon) / (rungs - 1), atol=1e-9)
+    if alpha * -np.log(epsilon) / (rungs - 1) > 1e-9:
+        assert (np.diff(found) < 0).all()
+
+
+def test_each_epsilon_has_its_share_of_the_tasks_and_of_each_family() -> None:
+    """Suites give families out by a task's number, which is not to choose the ε, too: eight families of 500 tasks."""
+    ladder = Ladder(8)
+    for family in range(8):
+        counts = Counter(ladder.of(f"home-train-0-{8 * number + family:06d}") for number in range(500))
+        assert set(counts) == {ladder.at(rung) for rung in range(8)}
+        assert sum((count - 62.5) ** 2 / 62.5 for count in counts.values()) < 24.3, "chi-square of 7, p = 0.001"
+
+
+def test_an_episode_is_drawn_by_its_own_epsilon_which_its_task_alone_decides() -> None:
+    names = ["a", "b", "a", "c", "d"]
+    ladder = Ladder(4, 0.3, 2.0)
+    found = by_episode(Sampling(0.5, 0.9, 7, ladder), names)
+    assert sorted(row for rows in found.values() for row in rows) == list(range(5))
+    for sampling, rows in found.items():
+        for row in rows:
+            assert sampling == Sampling(0.5, 0.9, 7, ladder.of(names[row]))
+    assert len(found) > 1
+    rungs = [2, 3, 1, 0]  # sha256 of the id, a line break and `ladder`: its first 64 bits, modulo 4
+    assert [ladder.of(name) for name in "abcd"] == [ladder.at(rung) for rung in rungs], "records are scored by it"
+
+
+@pytest.mark.parametrize("sampling", [None, FULL, Sampling(0.5, epsilon=0.2)])
+def test_without_a_ladder_all_rows_are_drawn_together_and_greedy_ones_stay_so(sampling: Sampling | None) -> None:
+    assert by_episode(sampling, ["b", "a", "c"]) == {sampling: [0, 1, 2]}
+
+
+def test_a_worker_has_a_ladder_where_it_is_set() -> None:
+    assert load(environ={}).worker.ladder.rungs is None
+    given = load(sets=["worker.ladder.rungs=8"], environ={})
+    assert Sampling.of(given.worker) == Sampling(epsilon=Ladder(8, 0.4, 7.0))
+    other = load(sets=["worker.ladder={rungs: 3, epsilon: 0.2, alpha: 5}"], environ={})
+    assert Sampling.of(other.worker) == Sampling(epsilon=Ladder(3, 0.2, 5.0))
+
+
+@pytest.mark.parametrize("setting", ["rungs=1", "rungs=5000", "epsilon=0", "epsilon=1", "alpha=-1", "alpha=31"])
+def test_a_ladder_that_cannot_be_is_refused(setting: str) -> None:
+    with pytest.raises(ConfigError, match=r"worker\.ladder\."):
+        load(sets=[f"worker.ladder.{setting}"], environ={})
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(top_p=0.9), Sampling(top_k=2), Sampling(0.5, 0.9, 3)])

@@ -10,17 +10,23 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
+import numpy as np
 import pytest
 from chat.server import serving, validity
 from distrl.broker.connect import BeyondUseError
 from distrl.broker.consumer import LoggedTask
 from distrl.broker.producer import Headers, RecordTooLargeError
 from distrl.chat.endpoint import Endpoint
-from distrl.config import Config, JudgeSettings
+from distrl.config import Config, JudgeSettings, PolicySettings, load
 from distrl.errors import BrokerError, DistrlError
 from distrl.judge.vlm import VlmJudge
-from distrl.policy.sampling import FULL
+from distrl.policy.recurrent_q.directory import Described
+from distrl.policy.recurrent_q.network import NEVER
+from distrl.policy.recurrent_q.policy import RecurrentQPolicy
+from distrl.policy.registry import policy_of
+from distrl.policy.sampling import FULL, Ladder, Sampling
 from distrl.rollout import back_pressure as retry_module
 from distrl.rollout.back_pressure import Retry
 from distrl.rollout.batcher import Batcher
@@ -34,6 +40,7 @@ from distrl.types import Heartbeat, LogPosition, Outcome, Record, Task, Trajecto
 from distrl.worker import action_judge, membership, work
 from distrl.worker.work import Worker
 from judge.test_validity import screen
+from learner.world import q_base, save_tiny_base
 from rollout.test_batcher import Weights, Words
 from rollout.world import CountingPhone, OneByOne, Shelf, task, version
 from waiting import until
@@ -180,10 +187,12 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         answers: int | None = None,
         headers: Headers = (),
         heartbeat_s: float = 0.001,
+        batcher: Batcher | None = None,
+        adapter: bytes = b"weights",
     ) -> Running:
-        batcher = Batcher(Weights(), Words(), sampling=FULL, wait_s=0.0)
+        batcher = batcher or Batcher(Weights(), Words(), sampling=FULL, wait_s=0.0)
         threading.Thread(target=batcher.serve, daemon=True).start()
-        batcher.swap(version(loaded), b"weights")
+        batcher.swap(version(loaded), adapter)
         give_up, stop = threading.Event(), threading.Event()
         settings = Config.model_validate(
             {"worker": {"heartbeat_s": heartbeat_s, "drain_timeout_s": drain_s}, "feeder": {"outstanding": outstanding}}
@@ -248,6 +257,36 @@ def test_every_task_is_played_published_and_then_committed(start: Start) -> None
     assert sorted(running.log.committed) == list(range(9))
     assert sorted(t.task_id for t in running.broker.trajectories) == sorted(f"t-{n}" for n in range(9))
     assert all(step.version == 0 for t in running.broker.trajectories for step in t.steps)
+
+
+def test_with_a_ladder_each_episode_records_the_probabilities_of_its_own_epsilon(start: Start, tmp_path: Path) -> None:
+    """μ = (1 − ε) softmax(Q / 0.01) + ε / n with the ε of the task's id, whichever phone played it and whatever shared
+    a batch with it: by the network's Q of what was recorded, in NumPy."""
+    save_tiny_base(tmp_path / "eyes")
+    policy = policy_of(PolicySettings(base_model=q_base(tmp_path / "q", tmp_path / "eyes")))
+    assert isinstance(policy, RecurrentQPolicy)
+    worker = load(sets=["worker.ladder.rungs=4"], environ={}).worker
+    batcher = Batcher(policy, policy.tokenizer, sampling=Sampling.of(worker), wait_s=0.05)
+    shelf, tasks = Shelf(), [task(f"t-{n}") for n in range(12)]
+    running = start(tasks, phones(3), shelf=shelf, batcher=batcher, adapter=policy.adapter())
+    assert running.log.all_committed.wait(60)
+    running.end()
+    epsilons, differs = set(), 0
+    for played in running.broker.trajectories:
+        epsilons.add(epsilon := Ladder(4).of(played.task_id))
+        shown = [policy.image_features(shelf.get(step.screenshot)) for step in played.steps]
+        for index, step in enumerate(played.steps):
+            screen = shown[index]._replace(earlier=tuple(shown[:index]))
+            q = policy.q(policy.seen(step.prompt_ids, screen)).detach().double().numpy()
+            weight = np.where(possible := q > NEVER, np.exp((q - q.max()) / 0.01), 0.0)
+            mu = {
+                each: ((1 - each) * weight / weight.sum() + each / possible.sum())[policy.number(step)]
+                for each in (epsilon, Described().epsilon)
+            }
+            assert np.exp(step.logprob) == pytest.approx(mu[epsilon], rel=1e-3)
+            differs += np.exp(step.logprob) != pytest.approx(mu[Described().epsilon], rel=1e-2)
+    assert len(epsilons) == 4
+    assert differs, "from what is recorded without a ladder"
 
 
 def test_a_task_and_its_trajectory_are_of_one_trace_which_json_lines_name(

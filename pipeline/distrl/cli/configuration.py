@@ -59,16 +59,19 @@ def _refuse_combinations(settings: Config) -> None:
     """Raises ConfigError, and StoreError, for what a role would say of settings at its start that lack others, or do
     not go together."""
     from distrl.compute import refuse_idle_ranks
+    from distrl.policy.registry import tokenizer_of
     from distrl.policy.sampling import Sampling
     from distrl.rollout.served.policy import refuse_colder
-    from distrl.rollout.serving import served_tokenizer
+    from distrl.rollout.serving import refuse_ladder, served_tokenizer
     from distrl.store.objects import open_store
 
     if not settings.store.url.startswith("file:"):  # which would make the folder
         open_store(settings.store)
     refuse_idle_ranks(settings, settings.learner.ranks)
+    sampling = Sampling.of(settings.worker)
+    refuse_ladder(sampling, tokenizer_of(settings.policy))
     if settings.policy.server.endpoint is not None:
-        refuse_colder(Sampling.of(settings.worker))
+        refuse_colder(sampling)
         served_tokenizer(settings)
 
 

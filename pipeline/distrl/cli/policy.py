@@ -148,7 +148,8 @@ def check(
     """Play recorded steps as the learner and as a worker computes them, and compare the log-probabilities.
 
     Each step is played under the weights of its version, demonstrations under the newest; with worker.temperature,
-    worker.top_p and worker.top_k of the run. Where policy.server names a server, it is asked for each decision again.
+    worker.top_p, worker.top_k and worker.ladder of the run. Where policy.server names a server, it is asked for each
+    decision again.
     Ends with an error where a difference is above --threshold.
     """
     from distrl.offline.check import mismatch

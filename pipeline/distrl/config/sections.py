@@ -184,6 +184,17 @@ DEVICE = r"^(auto|cpu|cuda(:[0-9]+)?)$"
 DEVICES = "cpu, cuda:N, or auto, which is the first GPU or the CPU where there is none"
 
 
+class LadderSettings(Section):
+    """Exploration that differs from episode to episode: ε_i = epsilon^(1 + alpha · i / (rungs − 1)), as the actors of
+    Ape-X (arXiv 1803.00933, section 4) and R2D2 have it; for a recurrent Q alone (docs/algorithm.md#r2d3)."""
+
+    rungs: int | None = Field(
+        None, ge=2, le=4096, description="how many ε there are; an episode's own follows from its task's id. unset: off"
+    )
+    epsilon: float = Field(0.4, ge=0.0001, le=0.9999, description="ε_0, the largest")
+    alpha: float = Field(7.0, ge=0, le=30, description="how far apart they are: the least is epsilon^(1 + alpha)")
+
+
 class WorkerSettings(Section):
     name: Annotated[str, LOCAL] = Field("worker-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
     group: str = Field("workers", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="consumer group on tasks")
@@ -192,6 +203,7 @@ class WorkerSettings(Section):
         1.0, gt=0, le=1, description="it draws among the fewest likeliest tokens that hold this share; 1 is all"
     )
     top_k: int | None = Field(None, ge=1, description="it draws among so many of the likeliest tokens; unset: all")
+    ladder: LadderSettings = LadderSettings()
     batch_wait_ms: float = Field(3.0, ge=0, description="how long a decision waits for others to share a batch with")
     torch_threads: Annotated[int, LOCAL] = Field(1, ge=1)
     device: Annotated[str, LOCAL] = Field("auto", pattern=DEVICE, description=f"where the policy acts: {DEVICES}")

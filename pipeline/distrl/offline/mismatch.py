@@ -20,7 +20,7 @@ from distrl.compute import on_threads
 from distrl.errors import PolicyError
 from distrl.offline.asked_server import AskedServer
 from distrl.policy.protocol import ImageFeatures, Policy, TrajectoryStep, trajectory_steps
-from distrl.policy.sampling import Sampling
+from distrl.policy.sampling import Sampling, by_episode
 from distrl.rollout.episode import Observation
 from distrl.store.objects import CorruptObjectError, MissingObjectError, is_reference
 from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Step
@@ -140,8 +140,10 @@ class Checked:
             server = self._server if self._server is not None and self._server.load(sha256, adapter) else None
             usable = self._seen(some)
             while batch := list(islice(usable, self._rows)):
-                played = self._played(batch)
-                yield from (each for _, each in played) if server is None else self._again(server, played)
+                task_ids = [seen.sample.logged.trajectory.task_id for seen in batch]
+                for sampling, places in by_episode(self._sampling, task_ids).items():
+                    played = self._played([batch[place] for place in places], sampling)
+                    yield from (each for _, each in played) if server is None else self._again(server, played, sampling)
 
     def _seen(self, samples: Iterable[_Sample]) -> Iterator[_Seen]:
         """Those that can be played."""
@@ -158,25 +160,25 @@ class Checked:
                 continue
             yield _Seen(sample, pngs)
 
-    def _played(self, batch: list[_Seen]) -> list[tuple[_Seen, Played]]:
+    def _played(self, batch: list[_Seen], sampling: Sampling) -> list[tuple[_Seen, Played]]:
         try:
-            return list(zip(batch, self._scored(batch), strict=True))
+            return list(zip(batch, self._scored(batch, sampling), strict=True))
         except PolicyError:  # one is no image, or was not written so: the others can still be played
             if len(batch) > 1:
-                return [played for each in batch for played in self._played([each])]
+                return [played for each in batch for played in self._played([each], sampling)]
             self.skipped += 1
             return []
 
-    def _scored(self, batch: list[_Seen]) -> Iterator[Played]:
+    def _scored(self, batch: list[_Seen], sampling: Sampling) -> Iterator[Played]:
         steps, pngs = [seen.step for seen in batch], [seen.pngs for seen in batch]
         with torch.no_grad(), on_threads(self._threads[1]):
-            worker = self._worker.repeat(steps, _features(self._worker, pngs), self._sampling)
-        for seen, one, other in zip(batch, self._by_learner(steps, pngs), worker, strict=True):
+            worker = self._worker.repeat(steps, _features(self._worker, pngs), sampling)
+        for seen, one, other in zip(batch, self._by_learner(steps, pngs, sampling), worker, strict=True):
             logged, step = seen.sample.logged, seen.step
             recorded = None if logged.trajectory.is_expert else step.logprob
             yield Played(logged.position, seen.sample.placed.index, one, other, recorded)
 
-    def _again(self, server: AskedServer, played: list[tuple[_Seen, Played]]) -> Iterator[Played]:
+    def _again(self, server: AskedServer, played: list[tuple[_Seen, Played]], sampling: Sampling) -> Iterator[Played]:
         """With what the server answers to those whose observation is that of the recorded prompt."""
         observed = {each.place: seen.observation() for seen, each in played if self._spells(seen)}
         answers = dict(zip(observed, server.decide(list(observed.values())), strict=True))
@@ -186,7 +188,7 @@ class Checked:
             if each.place in answers and answers[each.place].action_ids != seen.step.action_ids
         }
         steps, pngs = [step for step, _ in other.values()], [pngs for _, pngs in other.values()]
-        scores = dict(zip(other, self._by_learner(steps, pngs) if other else [], strict=True))
+        scores = dict(zip(other, self._by_learner(steps, pngs, sampling) if other else [], strict=True))
         for _, each in played:
             if each.place not in answers:
                 yield each
@@ -194,9 +196,9 @@ class Checked:
             learner, repeated = scores.get(each.place, each.learner), each.place not in other
             yield replace(each, again=Again(learner, answers[each.place].logprob, repeated))
 
-    def _by_learner(self, steps: list[Step], pngs: list[list[bytes]]) -> list[float]:
+    def _by_learner(self, steps: list[Step], pngs: list[list[bytes]], sampling: Sampling) -> list[float]:
         with torch.no_grad(), on_threads(self._threads[0]):
-            scored = self._learner.score(steps, _features(self._learner, pngs), self._sampling)
+            scored = self._learner.score(steps, _features(self._learner, pngs), sampling)
         found: list[float] = scored.logprob.cpu().tolist()
         return found
 

@@ -177,7 +177,8 @@ class Policy(Protocol):
     ) -> Sequence[SampledAction]:
         """One action for each row, in one batch.
 
-        sampling: of the behaviour policy; None is greedy, and then `logprob` and `entropy` are those of FULL.
+        sampling: of the behaviour policy, without a ladder (`by_episode`); None is greedy, and then `logprob` and
+        `entropy` are those of FULL.
         seeds: one for each row; its draws depend on its own seed alone, never on the rows beside it. earlier: the
         screenshots before each row's own that it reads, oldest first; empty: no row has any.
         """

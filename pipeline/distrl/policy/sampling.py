@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,20 +20,45 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Ladder:
+    """The ε of each episode: ε_i = epsilon^(1 + alpha · i / (rungs − 1)) (Ape-X, arXiv 1803.00933, section 4).
+
+    There i is an actor's number. Here it follows from the task's id: the record holds it, so ε can be computed again,
+    and whichever worker plays the task has the same. A hash of it, as suites give families out by a task's number.
+    """
+
+    rungs: int
+    epsilon: float = 0.4
+    alpha: float = 7.0
+
+    def at(self, rung: int) -> float:
+        """ε_i of i = rung, 0 ≤ i < rungs."""
+        return float(self.epsilon ** (1.0 + self.alpha * rung / (self.rungs - 1)))
+
+    def of(self, task_id: str) -> float:
+        digest = hashlib.sha256(f"{task_id}\nladder".encode()).digest()
+        return self.at(int.from_bytes(digest[:8], "big") % self.rungs)
+
+
+@dataclass(frozen=True, slots=True)
 class Sampling:
     """The distribution of a token, from logits: softmax(logits / temperature), of which the `top_k` likeliest tokens
     are left, of these the fewest likeliest that hold `top_p` of their mass, and what is left sums to 1 again.
 
-    top_k: None leaves all. Tokens as likely as the last one that is left are left, too.
+    top_k: None leaves all. Tokens as likely as the last one that is left are left, too. epsilon: that of a recurrent Q,
+    in its logits; None: its base model's. Nothing is drawn by a ladder itself, but by each episode's ε (`by_episode`).
     """
 
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int | None = None
+    epsilon: float | Ladder | None = None
 
     @classmethod
     def of(cls, settings: WorkerSettings) -> Sampling:
-        return cls(settings.temperature, settings.top_p, settings.top_k)
+        ladder = settings.ladder
+        epsilon = None if ladder.rungs is None else Ladder(ladder.rungs, ladder.epsilon, ladder.alpha)
+        return cls(settings.temperature, settings.top_p, settings.top_k, epsilon)
 
     @property
     def truncated(self) -> bool:
@@ -68,6 +94,22 @@ def draw(logp: npt.NDArray[np.float64], rule: np.random.Generator, *, greedy: bo
         return int(logp.argmax())
     ladder = np.cumsum(np.exp(logp))
     return min(int(np.searchsorted(ladder, rule.random() * ladder[-1], side="right")), len(ladder) - 1)
+
+
+Drawn = TypeVar("Drawn", Sampling, Sampling | None)
+
+
+def by_episode(sampling: Drawn, task_ids: Sequence[str]) -> dict[Drawn, list[int]]:
+    """The rows of a batch that are drawn alike, by the sampling of their episodes; all of them, but for a ladder.
+
+    task_ids: of each row's episode.
+    """
+    if sampling is None or not isinstance(sampling.epsilon, Ladder):
+        return {sampling: list(range(len(task_ids)))}
+    found: dict[Drawn, list[int]] = {}
+    for row, task_id in enumerate(task_ids):
+        found.setdefault(replace(sampling, epsilon=sampling.epsilon.of(task_id)), []).append(row)
+    return found
 
 
 Choose = Callable[[npt.NDArray[np.float64]], int]

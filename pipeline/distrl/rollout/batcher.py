@@ -21,7 +21,7 @@ from typing import Protocol
 from distrl.accelerator import deciding
 from distrl.errors import ComputeError, PolicyError
 from distrl.policy.protocol import SampledAction
-from distrl.policy.sampling import Sampling
+from distrl.policy.sampling import Sampling, by_episode
 from distrl.rollout.decider import PolicyClosedError, PolicyEndedError
 from distrl.rollout.episode import Decision, Observation, sampling_seed
 from distrl.types import Action, ScreenSize, Version
@@ -81,15 +81,19 @@ def decided(
     """The decisions of one batch under `version`, whose adapter `weights` has loaded. Raises ComputeError where memory
     is not enough for it, and PolicyError for a log-probability that is not finite: no learner learns from an episode
     with one (distrl.learner.fold)."""
-    with deciding(len(batch)):
-        written = weights.decide(
-            [request.observation.png for request in batch],
-            [request.prompt for request in batch],
-            sampling,
-            [request.seed for request in batch],
-            [request.observation.earlier for request in batch],
-        )
-    for row in written:
+    written: dict[int, SampledAction] = {}
+    for own, rows in by_episode(sampling, [request.observation.task.task_id for request in batch]).items():
+        alike = [batch[row] for row in rows]
+        with deciding(len(alike)):
+            actions = weights.decide(
+                [request.observation.png for request in alike],
+                [request.prompt for request in alike],
+                own,
+                [request.seed for request in alike],
+                [request.observation.earlier for request in alike],
+            )
+        written.update(zip(rows, actions, strict=True))
+    for row in written.values():
         if not math.isfinite(row.logprob):
             raise PolicyError(
                 "policy",
@@ -109,7 +113,7 @@ def decided(
             ticks() - request.asked,
             row.entropy,
         )
-        for request, row in zip(batch, written, strict=True)
+        for request, row in ((request, written[place]) for place, request in enumerate(batch))
     ]
 
 

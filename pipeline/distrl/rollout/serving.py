@@ -12,6 +12,8 @@ import torch
 from distrl.accelerator import device_of
 from distrl.config import Config
 from distrl.errors import ConfigError, PolicyError
+from distrl.policy.protocol import Tokenizer
+from distrl.policy.recurrent_q.tokenizer import GridTokenizer
 from distrl.policy.registry import base_sha256, policy_of, tokenizer_of
 from distrl.policy.sampling import Sampling
 from distrl.rollout.batcher import Batcher
@@ -47,6 +49,7 @@ def serving(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
 @contextmanager
 def _local(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
     policy = policy_of(config.policy, device=device_of(config.worker.device, "worker.device"))
+    refuse_ladder(sampling, policy.tokenizer)
     warn_unknown_words(config.feeder, policy.tokenizer)
     batcher = Batcher(policy, policy.tokenizer, sampling=sampling, wait_s=config.worker.batch_wait_ms / 1000)
     thread = SupervisedThread(batcher.serve, "policy", batcher.fail)
@@ -66,7 +69,9 @@ def served(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
     """
     from distrl.policy.vlm.chat import ChatForm
 
-    tokenizer, base = served_tokenizer(config), base_sha256(config.policy)
+    tokenizer = served_tokenizer(config)
+    refuse_ladder(sampling, tokenizer)
+    base = base_sha256(config.policy)
     policy = ServedPolicy(ChatForm(tokenizer), config.policy, base, config.run, sampling=sampling)
     try:
         policy.refuse_unable()
@@ -87,6 +92,16 @@ def served_tokenizer(config: Config) -> VlmTokenizer:
             "unset it, or name one in policy.base_model",
         )
     return tokenizer
+
+
+def refuse_ladder(sampling: Sampling | None, tokenizer: Tokenizer) -> None:
+    """Raises ConfigError for a ladder of ε without a recurrent Q, which alone has one."""
+    if sampling is not None and sampling.epsilon is not None and not isinstance(tokenizer, GridTokenizer):
+        raise ConfigError(
+            "worker.ladder.rungs",
+            "is set, and policy.base_model is no recurrent Q, so there is no ε",
+            "unset it, or name a recurrent Q (`distrl base-model recurrent-q --out DIRECTORY`) in policy.base_model",
+        )
 
 
 def refuse_other_base(version: Version, base_sha256: str) -> None:

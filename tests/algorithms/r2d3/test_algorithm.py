@@ -21,8 +21,20 @@ from distrl.policy.recurrent_q.policy import RecurrentQPolicy
 from distrl.policy.recurrent_q.tokenizer import GridTokenizer, parts
 from distrl.policy.registry import tokenizer_of
 from distrl.replay.sequences import windows as windows_of
+from distrl.runs.settings import learning_fingerprint
 from distrl.types import Action, ActionKind, LoggedTrajectory, Outcome, Point, ScreenSize
-from learner.world import Screens, folded, learning, logged, q_base, read_by, save_tiny_base, trajectory, update_of
+from learner.world import (
+    Screens,
+    folded,
+    learning,
+    logged,
+    q_base,
+    read_by,
+    save_tiny_base,
+    trajectory,
+    update_of,
+    windows,
+)
 
 SCREEN = ScreenSize(64, 128)
 
@@ -269,3 +281,15 @@ def test_a_policy_without_values_is_refused_with_what_makes_one(base: Path) -> N
 def test_strides_that_leave_steps_out_are_refused(base: Path) -> None:
     with pytest.raises(ConfigError, match=r"algorithm\.stride must be at most"):
         settings(base, "algorithm.length=4", "algorithm.stride=5")
+
+
+def test_a_ladder_changes_nothing_that_is_learned_from_a_log(base: Path) -> None:
+    """It is the workers' alone: the same log gives the same bits, and a run goes on where another one is set."""
+    plain, screens, found = settings(base, "algorithm.batch_size=4"), Screens(), []
+    ladder = plain.model_copy(update={"worker": load(sets=["worker.ladder.rungs=8"], environ={}).worker})
+    for each in (plain, ladder):
+        state = folded(LearnerState(each), windows(screens, each, 5), screens, each)
+        assert state.u == 5
+        found.append((state.digests(), learning_fingerprint(each)))
+    assert plain != ladder
+    assert found[0] == found[1]

@@ -20,7 +20,7 @@ from distrl.policy.recurrent_q.network import NEVER
 from distrl.policy.recurrent_q.policy import RecurrentQPolicy
 from distrl.policy.recurrent_q.tokenizer import GridTokenizer
 from distrl.policy.registry import policy_of, tokenizer_of
-from distrl.policy.sampling import FULL, Sampling
+from distrl.policy.sampling import FULL, Ladder, Sampling
 from distrl.tasks.suite import suites
 from distrl.text import plain_words
 from distrl.types import Action, ActionKind, Point, ScreenSize, Split, Step
@@ -85,7 +85,17 @@ def play(policy: RecurrentQPolicy, seed: int, steps: int, sampling: Sampling | N
     return Played(tuple(made), pngs)
 
 
-@pytest.mark.parametrize("sampling", [FULL, Sampling(temperature=1.5), Sampling(top_p=0.9), Sampling(top_k=3)])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        FULL,
+        Sampling(temperature=1.5),
+        Sampling(top_p=0.9),
+        Sampling(top_k=3),
+        Sampling(epsilon=0.7),
+        Sampling(1.5, epsilon=0.4**8),
+    ],
+)
 def test_what_it_decided_it_scores_alike(policy: RecurrentQPolicy, sampling: Sampling) -> None:
     """ρ = 1 at every step of episodes, alone and beside others, by `score` and by `repeat`."""
     played = [play(policy, seed, 5, sampling) for seed in range(3)]
@@ -100,16 +110,18 @@ def test_what_it_decided_it_scores_alike(policy: RecurrentQPolicy, sampling: Sam
     assert np.allclose(policy.repeat(steps, features, sampling), recorded, atol=1e-6)
 
 
-def test_it_acts_by_the_distribution_that_it_says(policy: RecurrentQPolicy) -> None:
-    """π = (1 − ε) softmax(Q / 0.01) + ε / n over what is possible: by its Q, and by counts of draws."""
+@pytest.mark.parametrize(("sampling", "epsilon"), [(FULL, 0.2), (Sampling(epsilon=0.4), 0.4)])
+def test_it_acts_by_the_distribution_that_it_says(policy: RecurrentQPolicy, sampling: Sampling, epsilon: float) -> None:
+    """π = (1 − ε) softmax(Q / 0.01) + ε / n over what is possible: by its Q, and by counts of draws. ε is the base
+    model's, or the sampling's."""
     prompt, screen = policy.tokenizer.encode_prompt(INSTRUCTION, (), SCREEN), png(1)
     q = policy.q(policy.seen(prompt, policy.image_features(screen))).detach().double().numpy()
     possible = q > NEVER
     grid, goal = policy.tokenizer.grid, prompt[:-1]
     assert np.array_equal(possible, grid.possible(goal))
     weight = np.where(possible, np.exp((q - q.max()) / 0.01), 0.0)
-    expected = 0.8 * weight / weight.sum() + 0.2 * possible / possible.sum()
-    draws = policy.decide([screen] * 600, [prompt] * 600, FULL, list(range(600)))
+    expected = (1 - epsilon) * weight / weight.sum() + epsilon * possible / possible.sum()
+    draws = policy.decide([screen] * 600, [prompt] * 600, sampling, list(range(600)))
     drawn = [grid.number(goal, each.action_ids) for each in draws]
     assert np.allclose([np.exp(each.logprob) for each in draws], expected[drawn], rtol=1e-3)
     likely = int(expected.argmax())
@@ -117,6 +129,13 @@ def test_it_acts_by_the_distribution_that_it_says(policy: RecurrentQPolicy) -> N
     assert abs(drawn.count(likely) / 600 - expected[likely]) < 4 * deviation
     (greedy,) = policy.decide([screen], [prompt], None, [0])
     assert grid.number(goal, greedy.action_ids) == likely
+
+
+def test_a_ladder_is_no_epsilon(policy: RecurrentQPolicy) -> None:
+    """Which ε it would be depends on the episode, and a policy knows of none."""
+    prompt = policy.tokenizer.encode_prompt(INSTRUCTION, (), SCREEN)
+    with pytest.raises(ValueError, match="ladder"):
+        policy.decide([png(1)], [prompt], Sampling(epsilon=Ladder(8)), [0])
 
 
 def test_it_remembers_the_first_screen_and_the_actions(policy: RecurrentQPolicy) -> None:

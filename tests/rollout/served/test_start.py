@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from chat.server import body
 from chat.server import serving as replying
-from distrl.config import Config, ServerSettings
+from distrl.config import Config, ServerSettings, load
 from distrl.errors import ConfigError
 from distrl.policy.sampling import FULL, Sampling
 from distrl.rollout.served.server import ModelServer as Client
@@ -72,6 +72,14 @@ def test_a_redirect_is_the_endpoints_fault_and_is_not_followed() -> None:
     assert refused.value.where == "policy.server.endpoint"
     assert f"answers 308, a redirect to '{other.url}'" in refused.value.what
     assert "policy.server.endpoint" in refused.value.hint
+
+
+def test_a_ladder_without_a_recurrent_q_is_refused(config: Config) -> None:
+    """Nothing else has an ε, and the probabilities would be those of no ladder, unnoticed."""
+    worker = load(sets=["worker.ladder.rungs=8"], environ={}).worker
+    for each in (config, Config(run=RUN)):
+        with pytest.raises(ConfigError, match=r"worker\.ladder\.rungs"), serving(each, Sampling.of(worker)):
+            pytest.fail("it would have begun")
 
 
 def test_a_temperature_that_the_server_would_raise_is_refused(config: Config) -> None:

@@ -1,7 +1,7 @@
 """A recurrent Q as a policy: what the worker decides with, and the network that R2D3 trains.
 
     screens and prompt of an episode ──▶ frozen AutoUI ──▶ inputs (T, F + A) ──▶ GridQ ──▶ Q of the last step
-    Q ──▶ π(a) = (1 − ε) softmax(Q / SHARPNESS)(a) + ε / n        n actions are possible
+    Q ──▶ π(a) = (1 − ε) softmax(Q / SHARPNESS)(a) + ε / n        n actions are possible; ε: the sampling's, or its own
 
 A decision runs the network over its whole episode, from the first screen on: nobody holds a state that a kill could
 lose, and a recorded step is scored by what it was decided with. π is ε-greedy with its corner rounded off: where two
@@ -36,7 +36,7 @@ from distrl.policy.protocol import ImageFeatures, SampledAction, Score
 from distrl.policy.recurrent_q.directory import EYES, described, identity, tokenizer
 from distrl.policy.recurrent_q.network import GridQ
 from distrl.policy.recurrent_q.tokenizer import Read, parts
-from distrl.policy.sampling import FULL, Sampling, drawing, drawn_from, entropies, scores
+from distrl.policy.sampling import FULL, Ladder, Sampling, drawing, drawn_from, entropies, scores
 from distrl.types import Step
 
 ALL_SCREENS: Final = 1 << 30
@@ -156,7 +156,7 @@ class RecurrentQPolicy:
 
     def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], sampling: Sampling = FULL) -> Score:
         seen = [self.seen(step.prompt_ids, screen) for step, screen in zip(steps, features, strict=True)]
-        logits = torch.stack([self._logits(each) for each in seen])
+        logits = torch.stack([self._logits(each, sampling) for each in seen])
         numbers = torch.tensor([[self.number(step)] for step in steps], device=self.device)
         found = scores(logits[:, None], numbers, torch.ones_like(numbers).float(), sampling)
         return Score(*found, torch.stack([each.states for each in seen]), torch.stack([each.mask for each in seen]))
@@ -199,11 +199,14 @@ class RecurrentQPolicy:
         pictures = states[:, :image].reshape(len(states), *self._grid, -1).permute(0, 3, 1, 2)
         return torch.cat([states[:, image:].flatten(1), F.adaptive_avg_pool2d(pictures, VIEW).flatten(1)], 1)
 
-    def _logits(self, seen: Seen) -> Tensor:
-        """(A,) log π of FULL; IMPOSSIBLE for what is not possible."""
+    def _logits(self, seen: Seen, sampling: Sampling) -> Tensor:
+        """(A,) log π with the sampling's ε, before the rest of it; IMPOSSIBLE for what is not possible."""
+        epsilon = self._epsilon if sampling.epsilon is None else sampling.epsilon
+        if isinstance(epsilon, Ladder):
+            raise ValueError("a ladder has no ε but that of an episode")
         possible = seen.inputs[-1, -self.network.actions :] > 0
-        best = (self.q(seen) / SHARPNESS).log_softmax(-1) + math.log1p(-self._epsilon)
-        any_one = math.log(self._epsilon) - possible.sum().log()
+        best = (self.q(seen) / SHARPNESS).log_softmax(-1) + math.log1p(-epsilon)
+        any_one = math.log(epsilon) - possible.sum().log()
         return torch.logaddexp(best, any_one).masked_fill(~possible, IMPOSSIBLE)
 
     def _log_probabilities(
@@ -211,7 +214,7 @@ class RecurrentQPolicy:
     ) -> npt.NDArray[np.float64]:
         """(1, A) in float64."""
         with torch.no_grad():
-            return drawn_from(self._logits(self.seen(prompt, screen))[None], sampling)
+            return drawn_from(self._logits(self.seen(prompt, screen), sampling or FULL)[None], sampling)
 
 
 def read_of(prompt: Sequence[int]) -> Read:

@@ -6,11 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+import brought
+import byte_policy
 import pytest
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
+from distrl.experiment import cells
 from distrl.experiment.base_models import grounded
-from distrl.experiment.cells import results
+from distrl.experiment.catalogue import EXPERIMENTS
+from distrl.experiment.cells import code_of, noted, persisted_by_other_code, results
 from distrl.experiment.compute import compute
 from distrl.experiment.costs import PAPER, Draws
 from distrl.experiment.deciding import PolicyBatches
@@ -19,9 +23,11 @@ from distrl.experiment.page import html_page
 from distrl.experiment.plan import Arm, Cell, Experiment, Play
 from distrl.experiment.report import report_of, to_dict
 from distrl.experiment.simulate import Simulated, World, simulate
+from distrl.experiment.spent import total
 from distrl.experiment.warmup import FOLDER as WARMUPS
 from distrl.experiment.warmup import adapter_file, warm_up
 from distrl.experiment.weights import Screenshots, WeightsLearning, demonstrations
+from distrl.policy.plugin import plugin_code
 from distrl.policy.registry import policy_of
 from distrl.policy.sampling import Sampling
 from distrl.store.directory import DirectoryStore
@@ -167,3 +173,27 @@ def test_without_a_warm_up_the_first_update_folds_the_demonstrations(tmp_path: P
     buffers = learning.state.algorithm.memory.buffers
     assert len(buffers["demonstrations"].entries) == 4
     assert len(buffers["agent"].entries) == 3 * learning.u
+
+
+def test_cells_name_the_code_of_the_package_that_brings_their_policy_and_those_of_other_code_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells, "code_version", lambda: "abc")
+    site, base, out = brought.install(tmp_path / "site"), byte_policy.save(tmp_path / "base"), tmp_path / "out"
+    brought.use(site, monkeypatch)
+    few = (*SMALL[1:-1], "evaluate.validation_episodes=2", "evaluate.episodes=2")
+    learning = [Cell(Arm("few", 3, PAPER, few, "home", learns=True, points=1), 0, 1.0, base)]
+    code = code_of(learning)
+    assert code == f"{plugin_code(learning[0].config.policy)}, abc"
+    results(learning, out, lambda cell: None, 1)
+    assert total(out, noted(learning, out))["code"] == [code], "of the cell and of its warm-up"
+    assert persisted_by_other_code(learning, out, code_of(learning)) == {}
+    brought.edit(site)
+    brought.use(site, monkeypatch)
+    assert persisted_by_other_code(learning, out, code_of(learning)) == {code: 2}
+
+
+def test_cells_of_distrls_own_policies_name_no_other_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells, "code_version", lambda: "abc")
+    for name in ("collection", "drift"):
+        assert code_of(EXPERIMENTS[name].cells("quick", (0,))) == "abc"

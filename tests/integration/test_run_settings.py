@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -11,6 +12,8 @@ import time
 import uuid
 from pathlib import Path
 
+import brought
+import byte_policy
 import pytest
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin
@@ -20,8 +23,9 @@ from distrl.broker.topic_admin import partition_count
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.errors import BrokerError, ConfigError, WireError
+from distrl.policy.plugin import plugin_code
 from distrl.policy.registry import SHIPPED
-from distrl.runs.recorded import append, base_tree, change, defaults_with, join, recorded
+from distrl.runs.recorded import PLUGIN, append, base_tree, change, defaults_with, join, recorded
 from distrl.runs.repair import damage, repair
 from distrl.runs.settings import learning_fingerprint, run_settings
 from distrl.types import Heartbeat, Settings, Update, Watermark
@@ -334,3 +338,56 @@ def test_topics_are_made_whatever_settings_the_run_has(config: Config, tmp_path:
     done = distrl(tmp_path, "topics", "ensure", *given)
     assert done.returncode == 0, done.stderr
     assert "not used: learner.of_the_future" in done.stderr
+
+
+def test_other_code_of_the_package_that_brings_the_policy_is_warned_of_and_the_learners_recorded(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    site = brought.install(tmp_path / "site")
+    brought.use(site, monkeypatch)
+    config = changed(config, "policy", base_model=byte_policy.save(tmp_path / "base"))
+
+    def start(role: str) -> list[str]:
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "distrl.runs"):
+            join(config, recorded(config), role, ())
+        return caplog.messages
+
+    assert start("feeder") == start("learner") == start("worker") == []
+    journal_one(config)
+    before = recorded(config)
+    assert before is not None
+    brought.edit(site)
+    brought.use(site, monkeypatch)
+    (said,) = start("worker")
+    assert f"{before.values[PLUGIN]} in run {config.run}: the same log may give other weights" in said
+    assert "Hint: install the package that its learner has" in said
+    (said,) = start("learner")
+    assert f"`distrl learner --verify --from-start --run {config.run}` says whether it does" in said
+    assert start("worker") == start("learner") == [], "from now on the run is learned with this code"
+    found = recorded(config)
+    assert found is not None
+    assert found.values == before.values | {PLUGIN: plugin_code(config.policy)} != before.values
+    assert [json.loads(each.settings[PLUGIN]) for each in found.history] == [
+        before.values[PLUGIN],
+        found.values[PLUGIN],
+    ]
+    assert {each.fingerprint for each in found.history} == {learning_fingerprint(config)}, "nothing is refused"
+    shown = distrl(tmp_path, "runs", "show", config.run, *reaching(config))
+    assert PLUGIN in shown.stdout, shown.stderr
+
+
+def test_of_a_run_whose_code_nobody_recorded_nothing_is_said(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that was begun before it was; its learner records what it goes on with."""
+    brought.use(brought.install(tmp_path / "site"), monkeypatch)
+    config = changed(config, "policy", base_model=byte_policy.save(tmp_path / "base"))
+    append(config, "learner", (), run_settings(config), is_change=False)
+    with caplog.at_level(logging.WARNING, "distrl.runs"):
+        for role in ("worker", "learner", "worker"):
+            join(config, recorded(config), role, ())
+    assert caplog.messages == []
+    found = recorded(config)
+    assert found is not None
+    assert found.values[PLUGIN] == plugin_code(config.policy)

@@ -81,8 +81,9 @@ def test_other_weights_under_a_known_version_are_refused(
     sent: list[Version] = []
     Publisher(settings, store, sent.append, (), lambda: 1).due(state)
     other = replace(sent[0], adapter=replace(sent[0].adapter, sha256=hashlib.sha256(b"other").hexdigest()))
-    with pytest.raises(BrokerError, match="redoing update 2 gives"):
+    with pytest.raises(BrokerError, match="redoing update 2 gives") as refused:
         Publisher(settings, store, sent.append, [other], lambda: 2).due(state)
+    assert "`distrl runs show` of the run says which code" in refused.value.hint
 
 
 def test_the_next_number_is_above_a_rollback(settings: Config, state: LearnerState, store: ObjectStore) -> None:

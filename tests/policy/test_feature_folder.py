@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import brought
+import byte_policy
 import pytest
 import torch
 from distrl.config import PolicySettings, ServerSettings
@@ -14,6 +17,7 @@ from distrl.policy import feature_folder
 from distrl.policy.feature_folder import AHEAD, FeatureFolder, maker_of
 from distrl.policy.feature_store import FeatureFileError, FeatureStore
 from distrl.policy.features import Features
+from distrl.policy.plugin import sources_sha256
 from distrl.policy.protocol import ImageFeatures, TrajectoryStep
 from distrl.policy.registry import policy_of
 from distrl.types import ObjectRef, ScreenSize
@@ -271,7 +275,7 @@ def test_features_of_an_earlier_preprocessing_are_computed_again(monkeypatch: py
         ("entry_points.txt", "[distrl.policies]\nstrange = strange_family.policy:FAMILY\n"),
     ],
 )
-def test_features_of_another_packages_family_are_computed_again_by_its_next_version(
+def test_features_of_another_packages_class_are_computed_again_by_its_next_version_or_other_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, content: str
 ) -> None:
     """Whether it is installed as files or as editable."""
@@ -280,12 +284,31 @@ def test_features_of_another_packages_family_are_computed_again_by_its_next_vers
     ours = maker_of(policy, settings, 1)
     monkeypatch.setattr(type(policy), "__module__", "strange_family.policy")
     makers = {ours}
-    for number in ("1.0", "1.1"):
-        (folder := tmp_path / number / f"strange-{number}.dist-info").mkdir(parents=True)
+    for number, source in (("1.0", "x = 1"), ("1.1", "x = 1"), ("1.1", "x = 2")):
+        (folder := tmp_path / number / source / f"strange-{number}.dist-info").mkdir(parents=True)
         (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: strange\nVersion: {number}\n")
         (folder / file).write_text(content)
+        (package := folder.with_name("strange_family")).mkdir()
+        (package / "__init__.py").write_text(source)
         with monkeypatch.context() as installed:
             installed.syspath_prepend(folder.parent)
-            assert feature_folder.code_of(policy)[1:] == [f"strange {number}"]
+            (name,) = feature_folder.code_of(policy, settings)[1:]
+            assert name.startswith(f"strange {number} (sources ")
             makers.add(maker_of(policy, settings, 1))
-    assert len(makers) == 3
+        sources_sha256.cache_clear()  # as in the next process
+        del sys.modules["strange_family"]
+    assert len(makers) == 4
+
+
+def test_features_of_another_packages_family_are_computed_again_once_its_code_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the class of its policy is of a third package."""
+    site = brought.install(tmp_path / "site")
+    settings = PolicySettings(base_model=byte_policy.save(tmp_path / "base"))
+    makers = set()
+    for _ in range(2):
+        brought.use(site, monkeypatch)
+        makers.add(maker_of(policy_of(settings), settings, 1))
+        brought.edit(site)
+    assert len(makers) == 2

@@ -102,10 +102,10 @@ def experiment(
 
 def _note_other_code(cells: Sequence[Cell], folder: Path) -> None:
     """Say which of the cells that are there code of another commit has made."""
-    from distrl.experiment.cells import persisted_by_other_code
-    from distrl.experiment.spent import DIRTY, code_version
+    from distrl.experiment.cells import code_of, persisted_by_other_code
+    from distrl.experiment.spent import DIRTY
 
-    own = code_version()
+    own = code_of(cells)
     for code, parts in persisted_by_other_code(cells, folder, own).items():
         why = "whose files may have been others" if code.endswith(DIRTY) else f"this is {own}"
         note(

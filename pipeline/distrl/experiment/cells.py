@@ -30,6 +30,7 @@ from distrl.experiment.spent import Spent, by_other_code, code_version, note, ti
 from distrl.experiment.warmup import FOLDER as WARMUPS
 from distrl.experiment.warmup import adapter_file, shared, warm_up
 from distrl.offline.files import make_folder, write
+from distrl.policy.plugin import plugin_code
 
 FOLDER: Final = "cells"
 ENDED_S: Final = 0.5
@@ -49,6 +50,14 @@ def persisted(cell: Cell, out: Path) -> CellResult | None:
         return None
 
 
+def code_of(cells: Sequence[Cell]) -> str:
+    """`code_version`, after the code of other packages that bring the policies of arms that learn. Raises PolicyError
+    where a base model cannot be read."""
+    learning = {cell.base_model: cell for cell in cells if cell.arm.learns}
+    plugins = {code for cell in learning.values() if (code := plugin_code(cell.config.policy)) is not None}
+    return ", ".join([*sorted(plugins), code_version()])
+
+
 def persisted_by_other_code(cells: Sequence[Cell], out: Path, code: str) -> dict[str, int]:
     """How many of the persisted cells and warm-ups, which are not computed again, other code than `code` has made, by
     code (`by_other_code`)."""
@@ -65,7 +74,7 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
     """
     make_folder(out / FOLDER)
     make_folder(out / SPENT)
-    code = code_version()
+    code = code_of(cells)
     found = {cell: result for cell in cells if (result := persisted(cell, out)) is not None}
     for cell in found:
         on_cell(cell)

@@ -28,7 +28,8 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """processor_s: seconds of processor time of one process, over all of its threads. code: a commit or a release."""
+    """processor_s: seconds of processor time of one process, over all of its threads. code: a commit or a release,
+    after those of the packages that bring its policies (`cells.code_of`)."""
 
     processor_s: float
     code: str

@@ -185,5 +185,6 @@ def refuse_other_weights(known: Version, weights: bytes) -> None:
         raise BrokerError(
             f"version {known.version}",
             f"redoing update {known.update} gives weights {found}; published were {known.adapter.sha256}",
-            "use the package versions and the kind of processor that the run began with",
+            "use the package versions and the kind of processor that the run began with; where another package brings "
+            "the policy, `distrl runs show` of the run says which code of it, and since when",
         )

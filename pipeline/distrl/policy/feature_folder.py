@@ -20,7 +20,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from importlib.metadata import entry_points, packages_distributions, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -31,8 +31,9 @@ from safetensors import SafetensorError
 from distrl.accelerator import kind_of
 from distrl.config import PolicySettings, ServerSettings
 from distrl.errors import ConfigError
+from distrl.policy.plugin import OURS, named_code
 from distrl.policy.protocol import ImageFeatures, Policy
-from distrl.policy.registry import GROUP
+from distrl.policy.registry import package_of
 from distrl.types import ScreenSize
 
 LOG = logging.getLogger("distrl.policy.feature_folder")
@@ -167,24 +168,16 @@ def maker_of(policy: Policy, settings: PolicySettings, threads: int) -> str:
         platform.machine(),
         torch.backends.cpu.get_cpu_capability(),
         *(version(package) for package in PACKAGES),
-        *code_of(policy),
+        *code_of(policy, settings),
     ]
     return hashlib.sha256("\n".join(made_by).encode()).hexdigest()[:MAKER]
 
 
-def code_of(policy: Policy) -> list[str]:
-    """Name and version of what computes a policy's features: ours, and the distribution of a family of another
-    package."""
-    ours, _, _ = __name__.partition(".")
-    package, _, _ = type(policy).__module__.partition(".")
-    found = [f"{ours} {PREPROCESSING}"]
-    if package == ours:
-        return found
-    # both, as the list of a distribution that is installed as editable has no packages
-    families = [each for each in entry_points(group=GROUP) if each.module.partition(".")[0] == package]
-    names = {each.dist.name for each in families if each.dist}
-    names.update(packages_distributions().get(package, ()))
-    return found + [f"{name} {version(name)}" for name in sorted(names)]
+def code_of(policy: Policy, settings: PolicySettings) -> list[str]:
+    """What names the code that computes a policy's features: ours, and that of other packages which bring its family
+    and its class."""
+    packages = {package_of(settings), type(policy).__module__.partition(".")[0]} - {OURS}
+    return [f"{OURS} {PREPROCESSING}", *map(named_code, sorted(packages))]
 
 
 def _read_soon(file: Path) -> None:

@@ -25,6 +25,7 @@ from distrl.broker.topics import topic_name
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import LEARNING, Config, load
 from distrl.errors import BrokerError, ConfigError, WireError
+from distrl.policy.plugin import plugin_code
 from distrl.runs.settings import (
     ABSENT,
     NOT_SETTINGS,
@@ -53,6 +54,8 @@ OWN_SINCE = frozenset({"devices.settle_unchanged_s"})
 that may be of the phones of a local stack."""
 STORE_URL = "store.url"
 """None in a record: what records before it say of the store is not so any more, and each process has its own."""
+PLUGIN = "plugin.policy"
+"""No setting: what names the code of the package that brings the run's policy, where another one than DistRL does."""
 RECORDERS = (LEARNER, "feeder", "demonstrator")
 """The roles that record the settings of a run that has none yet; the others have no right to write them."""
 
@@ -206,15 +209,18 @@ def join(config: Config, found: RecordedSettings | None, role: str, sources: Seq
     """Compare the settings of a starting `role` with the run's, `found`, and record them where the run has none.
 
     Warns of each setting that differs. Settings that the fold reads are the learner's: it records other ones as long as
-    nothing is journalled, and is refused after that. sources: as of `config.sources`. Raises ConfigError, BrokerError.
+    nothing is journalled, and is refused after that. Of another package that brings the policy, other code is warned
+    of, and the learner's is recorded. sources: as of `config.sources`. Raises ConfigError, BrokerError, PolicyError.
     """
     here = run_settings(config)
     if found is None:
         if role in RECORDERS and not _began_with_others(config):
-            append(config, role, sources, here, is_change=False)
+            plugin = plugin_code(config.policy)
+            named = {} if plugin is None else {PLUGIN: plugin}
+            append(config, role, sources, {**here, **named}, is_change=False)
             join(config, recorded(config), role, sources)  # another role may have been first
         return
-    differ = [each for each in differences(found.values, here) if each.path not in OWN_SINCE]
+    differ = [each for each in differences(found.values, here) if each.path not in OWN_SINCE | {PLUGIN}]
     of_fold = learned(differ, config)
     if role == LEARNER and of_fold:
         if journal_lines(config):
@@ -225,6 +231,27 @@ def join(config: Config, found: RecordedSettings | None, role: str, sources: Seq
     for each in differ:
         if role != LEARNER or each not in of_fold:
             LOG.warning("%s", _differs(each, config.run, sources))
+    _compare_plugin(config, found.values.get(PLUGIN), role, sources)
+
+
+def _compare_plugin(config: Config, run: str | None, role: str, sources: Sequence[str]) -> None:
+    """Warn where the package that brings the policy has other code than `run`, that of the run, and record the
+    learner's: who is started after it has to have the same. Of a run whose code nobody recorded nothing is said."""
+    here = plugin_code(config.policy)
+    if here == run:
+        return
+    if run is not None:
+        LOG.warning(
+            "the policy is of %s here, and of %s in run %s: the same log may give other weights. Hint: %s",
+            here or "DistRL",
+            run,
+            config.run,
+            f"`distrl learner --verify --from-start --run {config.run}` says whether it does"
+            if role == LEARNER
+            else "install the package that its learner has, or start the learner again with this one",
+        )
+    if role == LEARNER:
+        append(config, role, sources, {PLUGIN: here}, is_change=True)
 
 
 def _began_with_others(config: Config) -> bool:

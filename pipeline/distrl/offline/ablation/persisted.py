@@ -17,21 +17,18 @@ import logging
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import simphone
 
-import distrl
 from distrl.offline.ablation.arms import Arm
 from distrl.offline.ablation.fold import Folded, Identity
 from distrl.offline.ablation.log import Branch, RunLog
 from distrl.offline.ablation.report import Evaluated, Result
 from distrl.offline.estimates import Estimate
 from distrl.offline.files import write
+from distrl.policy.plugin import sources_sha256
 from distrl.policy.registry import package_of
 from distrl.processor import processor_and_packages
 from distrl.runs.settings import learning_fingerprint
@@ -176,17 +173,10 @@ def _branch(branch: Branch) -> Iterator[bytes]:
         yield encode(logged.trajectory)
 
 
-@cache
 def code_digest(policy: str) -> str:
     """sha256 over the sources of distrl, simphone and the package of this name, which brings the policy: another
     version may fold or play differently."""
-    total = hashlib.sha256()
-    for package in dict.fromkeys((distrl, simphone, import_module(policy))):
-        for root in map(Path, getattr(package, "__path__", [package.__file__])):
-            for file in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
-                total.update(f"{root.name}/{file.relative_to(root)}\n".encode())
-                total.update(hashlib.sha256(file.read_bytes()).digest())
-    return total.hexdigest()
+    return sources_sha256(*dict.fromkeys(("distrl", "simphone", policy)))
 
 
 def _sha256(parts: object) -> str:

@@ -31,6 +31,23 @@ time.sleep(30)
 """
 
 
+A_SECOND_CTRL_C = """
+import os, signal, time
+from distrl.cli import common
+from distrl.runs import recorded
+
+common._over_log = lambda here, *_: (here, None)  # in place of asking a broker
+recorded.join = lambda *_: None
+_, stop = common.started("worker", None, [], False)
+os.kill(os.getpid(), signal.SIGTERM)
+assert stop.wait(30)
+os.kill(os.getpid(), signal.SIGTERM)
+print("finishes its work", flush=True)
+os.kill(os.getpid(), signal.SIGINT)
+time.sleep(30)
+"""
+
+
 IN_THE_MIDST_OF_AN_EXPORT = """
 import os, re, signal, sys, time
 from pathlib import Path
@@ -68,6 +85,12 @@ def test_an_export_that_is_stopped_leaves_nothing(tmp_path: Path, command: str, 
 def test_a_second_signal_ends_a_role_that_may_wait_where_it_does_not_look() -> None:
     done = subprocess.run([sys.executable, "-c", A_SECOND_ONE], timeout=25, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, "asked\n")
+
+
+def test_ctrl_c_ends_a_role_at_once_that_finishes_its_work_and_a_second_sigterm_does_not() -> None:
+    """The parent of a training sends that."""
+    done = subprocess.run([sys.executable, "-c", A_SECOND_CTRL_C], timeout=60, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "finishes its work\n", "")
 
 
 def test_a_signal_that_falls_into_a_wait_for_it_stops_the_role() -> None:

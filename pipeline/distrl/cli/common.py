@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -65,6 +65,9 @@ Share = Literal["all", "training", "evaluation"]
 
 NEEDED_FIRST: Final = ("run", "kafka", "store", "adb", "stack", "logging", "worker", "evaluate")
 """The sections that lead to the run's log and the servers of a stack, and say how the process is called in its own."""
+
+ASKING: Final = (signal.SIGTERM, signal.SIGINT)
+"""Signals at which a role finishes its work."""
 
 
 def given(config_file: Path | None, sets: Sequence[str] | None) -> Given:
@@ -167,7 +170,8 @@ def started(
 
     here, wrong = _first_look(config_file, sets, share)
     log_as(here, role, role if name is None else name(here), verbose)
-    stop = stopped_by_signals()
+    # Only Ctrl-C: `distrl train` may ask its roles twice by SIGTERM, and they are to finish their work all the same.
+    stop = stopped_by_signals(second_kills=(signal.SIGINT,))
     settings, found = _over_log(here, wrong, check, given(config_file, sets), share)
     from distrl.runs.recorded import join
 
@@ -259,15 +263,18 @@ def show_cost(counted: Counted) -> None:
 
 
 def start_role(role: str, verbose: bool, *, second_kills: bool = False) -> threading.Event:
-    """Set up the log of a process that is called `role`; returns the event of `stopped_by_signals`."""
-    logs.configure(role, verbose)
-    return stopped_by_signals(second_kills=second_kills)
-
-
-def stopped_by_signals(*, second_kills: bool = False) -> threading.Event:
-    """The event that SIGTERM and Ctrl-C set from now on, at which a role finishes its work.
+    """Set up the log of a process that is called `role`; returns the event of `stopped_by_signals`.
 
     second_kills: a second signal ends the process at once, for one that waits where it cannot look at the event.
+    """
+    logs.configure(role, verbose)
+    return stopped_by_signals(second_kills=ASKING if second_kills else ())
+
+
+def stopped_by_signals(*, second_kills: Collection[signal.Signals] = ()) -> threading.Event:
+    """The event that SIGTERM and Ctrl-C set from now on, at which a role finishes its work.
+
+    second_kills: those that end the process at once after a first signal of either kind.
     """
     stop, asked = threading.Event(), SimpleQueue[None]()
 
@@ -277,15 +284,13 @@ def stopped_by_signals(*, second_kills: bool = False) -> threading.Event:
 
     # The handler may run within the main thread's own `stop.wait`; `stop.set` in it would deadlock.
     SupervisedThread(obey, "signals")
-    numbers = (signal.SIGTERM, signal.SIGINT)
 
     def ask(*_: object) -> None:
         asked.put(None)
-        if second_kills:
-            for number in numbers:
-                signal.signal(number, signal.SIG_DFL)
+        for number in second_kills:
+            signal.signal(number, signal.SIG_DFL)
 
-    for number in numbers:
+    for number in ASKING:
         signal.signal(number, ask)
     return stop
 

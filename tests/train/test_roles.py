@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import psutil
@@ -18,7 +19,9 @@ from distrl.config import Config, load
 from distrl.errors import StackError
 from distrl.stack import ports, processes
 from distrl.stack.local import LocalStack
+from distrl.stack.locks import held
 from distrl.stack.processes import find_all, stop_all
+from distrl.train.folder import LOCK, alone, link_to_stack
 from distrl.train.restarts import PAUSES_S, SOON_S
 from distrl.train.roles import Roles, is_second, running, stop_left, write_settings
 from distrl.train.servers import Servers
@@ -354,6 +357,26 @@ def test_what_a_killed_training_of_another_run_left_behind_is_stopped_too(config
     stop_left(tmp_path)
     assert not left.lives()
     stop_left(tmp_path)
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_down_stops_the_roles_that_a_killed_training_has_left_and_none_of_another(
+    config: Config, tmp_path: Path, trains: bool
+) -> None:
+    """trains: whether somebody trains in that folder now, on another stack."""
+    out = tmp_path / "out"
+    line = [sys.executable, "-m", "distrl.cli.main", "down", "-s", f"stack.directory={config.stack.directory}"]
+    with alone(config, out, "distrl train"):
+        link_to_stack(config, out)
+    abandoned = Roles(config, out / "one" / "logs")
+    abandoned.start("fleet", PHONES)
+    try:
+        until(lambda: serves(out / "one" / "logs", "fleet"))
+        with held(out / LOCK, "distrl train") if trains else nullcontext():
+            subprocess.run(line, check=True, timeout=LIMIT_S)
+        assert [child.name for child in find_all(out / "one" / "logs")] == (["fleet"] if trains else [])
+    finally:
+        abandoned.stop()
 
 
 def test_a_role_runs_once(config: Config, folder: Path) -> None:

@@ -95,12 +95,16 @@ def _refuse_while_at_work(settings: Config, other: str) -> None:
 
 
 def down(config: ConfigFile = None, sets: Sets = None) -> None:
-    """Stop what `distrl up` started; its data stay. Refused while a demo or a training is at work on it."""
+    """Stop what `distrl up` started, and what a killed training or demo has left; data stay. Refused while one is at
+    work on the stack.
+    """
     from distrl.stack.local import LocalStack
+    from distrl.train.roles import stop_left_on_stack
 
     logs.configure("down")
     settings = load(config, sets)
     _refuse_while_at_work(settings, "or wait")
+    stop_left_on_stack(settings)  # before the servers that they need to finish
     stopped = LocalStack(settings).down()
     console.print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 

@@ -17,6 +17,8 @@ from distrl.stack.locks import held, refuse_held
 
 LATEST = "latest"
 LOCK = "train.lock"
+TRAINED = "trained"
+"""Link in stack.directory to the folder of the last training on that stack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,8 @@ class RunFolder:
             self.link()
 
     def link(self) -> None:
-        """Make this run the latest. The link is replaced, never absent."""
-        fresh = self.out / f"{LATEST}.new"
-        fresh.unlink(missing_ok=True)
-        fresh.symlink_to(self.run)
-        os.replace(fresh, self.out / LATEST)
+        """Make this run the latest."""
+        _link(self.out / LATEST, Path(self.run))
 
 
 def folder_of(config: Config, out: Path) -> RunFolder:
@@ -87,6 +86,25 @@ def refuse_second(config: Config, out: Path) -> None:
     """Raises StackError as `alone` would. Changes nothing on disk."""
     for lock in _locks(config, out):
         refuse_held(lock)
+
+
+def link_to_stack(config: Config, out: Path) -> None:
+    """Let the stack know where the roles are that use it. The holder of `alone` calls it."""
+    _link(config.stack.directory.expanduser() / TRAINED, out.absolute())
+
+
+def trained_on(config: Config) -> Path | None:
+    """The folder of the last training on the stack, if there is one."""
+    link = config.stack.directory.expanduser() / TRAINED
+    return link.readlink() if link.is_symlink() and link.exists() else None
+
+
+def _link(at: Path, to: Path) -> None:
+    """The link is replaced, never absent."""
+    fresh = at.with_name(f"{at.name}.new")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(to)
+    os.replace(fresh, at)
 
 
 def _locks(config: Config, out: Path) -> tuple[Path, Path]:

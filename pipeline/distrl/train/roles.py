@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +16,9 @@ from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import ENV_PREFIX, Config
 from distrl.errors import StackError
 from distrl.stack.exported_settings import portable
+from distrl.stack.locks import held
 from distrl.stack.processes import Child, find_all, interruptions_deferred, kill_all, start, stop_all
+from distrl.train.folder import LOCK, trained_on
 from distrl.train.restarts import TRIES, Restarts
 from distrl.train.servers import Servers
 
@@ -206,6 +208,17 @@ def stop_left(out: Path) -> None:
     if left := [child for each in folders for child in find_all(each)]:
         LOG.warning("stopping what a killed training has left: %s", ", ".join(child.name for child in left))
         stop_all(left, timeout_s=STOP_TIMEOUT_S)
+
+
+def stop_left_on_stack(config: Config) -> None:
+    """`stop_left` for the last training on the stack, whose folder may be another one.
+
+    Where somebody trains in that folder now, on another stack, what was left there has been stopped.
+    """
+    if (out := trained_on(config)) is None:
+        return
+    with suppress(StackError), held(out / LOCK, "stopping what a killed training has left"):
+        stop_left(out)
 
 
 def is_second(interrupt: KeyboardInterrupt) -> bool:

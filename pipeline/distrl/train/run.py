@@ -24,9 +24,9 @@ from distrl.runs.recorded import base_tree, recorded
 from distrl.stack.kafka import may_hold_runs
 from distrl.stack.local import LocalStack
 from distrl.tasks.lists import suite_of
-from distrl.train.folder import RunFolder, alone, folder_of, refuse_second
+from distrl.train.folder import RunFolder, alone, folder_of, link_to_stack, refuse_second
 from distrl.train.placement import Placement, place
-from distrl.train.roles import Roles, running, stop_left
+from distrl.train.roles import Roles, running, stop_left, stop_left_on_stack
 from distrl.train.servers import Servers
 from distrl.train.watch import watch
 from distrl.types import Split
@@ -79,6 +79,8 @@ def prepared(
     try:
         with alone(config, out, owner):
             folder.make()
+            stop_left_on_stack(config)
+            link_to_stack(config, out)
             stop_left(out)
             stack = LocalStack(_without_phones(config), owner=owner)
             with console.status("starting Kafka, the object store and adb"):

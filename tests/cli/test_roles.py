@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from distrl.chat.endpoint import Counted
 from distrl.cli import recorded, roles
 from distrl.cli.main import app
 from distrl.config import Config
@@ -36,6 +37,34 @@ def test_who_is_asked_to_stop_before_all_is_done_does_not_end_as_if_it_were(
         return []
 
     monkeypatch.setattr(roles, "started", lambda *_: (Config(), stop))
+    monkeypatch.setattr(work, stopped)
+    assert CliRunner().invoke(app, command).exit_code == (130 if asked else 0)
+
+
+@pytest.mark.parametrize(
+    ("command", "work"),
+    [
+        (["appagent", "explore"], "distrl.rollout.explore.explore"),
+        (["appagent", "evaluate"], "distrl.evaluate.prompted.evaluate_agent"),
+        (["tasks", "oracle", "--profile", "plain"], "distrl.rollout.oracle_smoke_test.oracle_smoke_test"),
+    ],
+)
+@pytest.mark.parametrize("asked", [True, False])
+def test_nor_does_who_is_asked_to_stop_before_a_model_or_a_script_has_played_all(
+    monkeypatch: pytest.MonkeyPatch, command: list[str], work: str, asked: bool
+) -> None:
+    stop = threading.Event()
+    counts = dict.fromkeys(("notes", "before", "tasks", "interrupted", "steps", "ended", "seconds"), 0)
+
+    def stopped(*_: object) -> SimpleNamespace:
+        if asked:
+            stop.set()
+        return SimpleNamespace(**counts, counters={}, outcomes={}, spent=Counted())
+
+    for module in ("appagent", "oracle"):
+        monkeypatch.setattr(f"distrl.cli.{module}.start_role", lambda *_, **__: stop)
+    for settings in ("connected", "run_settings"):
+        monkeypatch.setattr(f"distrl.cli.appagent.{settings}", lambda *_, **__: Config())
     monkeypatch.setattr(work, stopped)
     assert CliRunner().invoke(app, command).exit_code == (130 if asked else 0)
 

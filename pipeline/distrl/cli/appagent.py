@@ -15,6 +15,7 @@ from distrl.cli.common import (
     Sets,
     Verbose,
     connected,
+    end_if_stopped,
     passing_bar,
     print_line,
     run_settings,
@@ -67,6 +68,7 @@ def explore(
     )
     print_line(_counted(found.counters))
     show_cost(found.spent)
+    end_if_stopped(stop)
 
 
 @app.command("evaluate")
@@ -91,6 +93,7 @@ def evaluate(
     print_line(str(score))
     print_line(_counted(score.counters))
     show_cost(score.spent)
+    end_if_stopped(stop)
 
 
 def _with_notes(settings: Config, notes: Path | None) -> Config:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from simphone.fleet import PROFILE_NAMES, PhoneProfile
 
-from distrl.cli.common import ConfigFile, Sets, console, load, passing_bar, row, start_role, table
+from distrl.cli.common import ConfigFile, Sets, console, end_if_stopped, load, passing_bar, row, start_role, table
 from distrl.errors import ConfigError
 from distrl.types import Outcome, Split
 
@@ -62,12 +63,14 @@ def oracle(
     profiles = [_profile(name) for name in profile or ()]
     split = split or Split.TEST
     chosen = {name: _tasks(suite_named(name), split, count) for name in suite or suites()}
-    measured = _over_adb(settings, chosen, profiles) if profiles else _in_process(settings, chosen)
+    stop = start_role("oracle", verbose=False) if profiles else threading.Event()
+    measured = _over_adb(settings, chosen, profiles, stop) if profiles else _in_process(settings, chosen)
     if as_json:
         json.dump({"split": split.value, "measured": measured}, sys.stdout, indent=1)
         sys.stdout.write("\n")
     else:
         console.print(_shown(measured))
+    end_if_stopped(stop)
 
 
 def _play_list(settings: Config, split: Split | None, count: int | None, as_json: bool) -> None:
@@ -160,10 +163,11 @@ def _in_process(settings: Config, chosen: dict[str, list[Task]]) -> list[dict[st
     return measured
 
 
-def _over_adb(settings: Config, chosen: dict[str, list[Task]], profiles: list[PhoneProfile]) -> list[dict[str, Any]]:
+def _over_adb(
+    settings: Config, chosen: dict[str, list[Task]], profiles: list[PhoneProfile], stop: threading.Event
+) -> list[dict[str, Any]]:
     from distrl.rollout.oracle_smoke_test import oracle_smoke_test
 
-    stop = start_role("oracle", verbose=False)
     measured: list[dict[str, Any]] = []
     with passing_bar() as progress:
         bar = progress.add_task("", total=len(profiles) * sum(map(len, chosen.values())))

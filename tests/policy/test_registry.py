@@ -135,6 +135,22 @@ def test_a_policy_of_before_something_was_asked_is_refused_with_what_it_lacks(
     assert "distrl.policy.protocol" in refused.value.hint
 
 
+@pytest.mark.parametrize(
+    ("owner", "name", "lacks"),
+    [
+        (byte_policy.BytePolicy, "embed_actions", r"lacks Policy\.embed_actions"),
+        (byte_policy.ByteTokenizer, "accepts", r"lacks Tokenizer\.accepts"),
+    ],
+)
+def test_a_policy_that_lacks_a_method_is_refused_by_its_name(
+    bytes_base: PolicySettings, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, lacks: str
+) -> None:
+    monkeypatch.delattr(owner, name)
+    with pytest.raises(PolicyError, match=lacks) as refused:
+        policy_of(bytes_base)
+    assert "distrl.policy.protocol" in refused.value.hint
+
+
 def test_a_policy_that_calls_its_base_model_otherwise_than_its_family_is_refused(
     bytes_base: PolicySettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,8 @@ def policy_of(policy: settings.PolicySettings, seed: int = 0, device: torch.devi
                 f"{lacks} (Policy.{name})",
                 f"{fix}: distrl.policy.protocol",
             )
+    _refuse_lacking(found, Policy, "Policy")
+    _refuse_lacking(found.tokenizer, Tokenizer, "Tokenizer")
     if (identity := family.identity(directory)) != found.base_sha256:
         raise PolicyError(
             str(directory),
@@ -89,6 +91,17 @@ def policy_of(policy: settings.PolicySettings, seed: int = 0, device: torch.devi
         with placing(device):
             found.place(device)
     return found
+
+
+def _refuse_lacking(found: object, protocol: type, name: str) -> None:
+    """Raises PolicyError where another package's object lacks what only a learner would ask it for, servers running."""
+    lacking = [each for each in vars(protocol) if not each.startswith("_") and not hasattr(found, each)]
+    if lacking:
+        raise PolicyError(
+            f"{type(found).__module__}.{type(found).__name__}",
+            f"lacks {', '.join(f'{name}.{each}' for each in lacking)}",
+            "add what is lacking: distrl.policy.protocol says what each does",
+        )
 
 
 def base_sha256(policy: settings.PolicySettings) -> str:

@@ -58,12 +58,19 @@ def reloader(policy: Loaded, fetch: Callable[[ObjectRef], bytes] = lambda ref: b
 
 
 def test_a_version_is_fetched_by_its_hash_and_its_delay_measured() -> None:
-    policy, fetched = Loaded(), []
+    policy, fetched = Loaded(loaded=version(2)), []
     subject = reloader(policy, lambda ref: fetched.append(ref) or b"bytes")  # type: ignore[func-returns-value]
     assert subject.load(version(3, published_at=12_000))
     assert fetched == [version(3).adapter]
     assert policy.adapters == [b"bytes"]
     assert (subject.state.reloads, subject.state.alerts, subject.state.seconds) == (1, 0, 0.5)
+
+
+def test_what_a_worker_begins_with_is_no_reload_however_old_it_is() -> None:
+    """`distrl status` showed minutes after each start of a worker, though nobody had waited for weights."""
+    subject = reloader(Loaded())
+    assert subject.load(version(3, published_at=0))
+    assert (subject.state.reloads, subject.state.seconds) == (1, 0.0)
 
 
 def test_weights_for_another_base_model_are_never_loaded() -> None:

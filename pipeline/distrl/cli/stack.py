@@ -20,6 +20,7 @@ from distrl.cli.common import (
     table,
 )
 from distrl.config import Config
+from distrl.config import load as load_settings
 from distrl.errors import BrokerError, ConfigError
 from distrl.telemetry import logs
 from distrl.text import printable
@@ -102,7 +103,8 @@ def down(config: ConfigFile = None, sets: Sets = None) -> None:
     from distrl.train.roles import stop_left_on_stack
 
     logs.configure("down")
-    settings = load(config, sets)
+    # What does not lead to the stack may be wrong here, as an algorithm of a package that is not installed.
+    settings = load_settings(config, sets or (), only=("stack",))
     _refuse_while_at_work(settings, "or wait")
     stop_left_on_stack(settings)  # before the servers that they need to finish
     stopped = LocalStack(settings).down()

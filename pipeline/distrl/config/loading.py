@@ -85,10 +85,10 @@ def with_run(config: Config, run: str) -> Config:
 
 
 def _taken(tree: Mapping[str, Any], only: Collection[str]) -> dict[str, Any]:
-    """What `only` names of `tree`."""
+    """What `only` names of `tree`, and sections that there are not: these are refused."""
     taken = dict[str, Any]()
     for name, value in tree.items():
-        if name in only:
+        if name in only or name not in Config.model_fields:
             taken[name] = value
         elif isinstance(value, Mapping):
             below = {each: value[each] for each in value if f"{name}.{each}" in only}

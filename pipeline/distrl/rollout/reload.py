@@ -52,7 +52,8 @@ class ReloadState:
     alerts: int = 0
     """Versions that were refused or could not be fetched at once."""
     seconds: float = 0.0
-    """From publication to swap of the last reload; 0 before the first."""
+    """From publication to swap of the last reload; 0 before the first. The first load of a process is none: its version
+    may be days old."""
 
 
 class Reloader:
@@ -98,6 +99,7 @@ class Reloader:
             self._alert(version, f"belongs to base model {version.base_model_sha256[:12]}, not {self._base[:12]}")
             self._refused = version.version
             return True
+        first = self._policy.loaded is None
         try:
             self._policy.swap(version, self._fetch(version.adapter))
         except (PolicyClosedError, PolicyEndedError) as error:
@@ -111,8 +113,9 @@ class Reloader:
             log.warning("version %d cannot be loaded yet, the old weights stay: %s", version.version, error.what)
             return False
         seconds = max(0.0, self._clock.now() - version.published_at / 1000)
-        self.state = replace(self.state, reloads=self.state.reloads + 1, seconds=seconds)
         log.info("version %d loaded %.3f s after its publication", version.version, seconds)
+        loads = self.state.reloads + 1
+        self.state = replace(self.state, reloads=loads, seconds=self.state.seconds if first else seconds)
         return True
 
     def refused(self, version: int) -> bool:

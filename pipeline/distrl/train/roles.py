@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ import yaml
 
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import ENV_PREFIX, Config
-from distrl.errors import StackError
+from distrl.errors import DistrlError, StackError
 from distrl.stack.exported_settings import portable
 from distrl.stack.locks import held
 from distrl.stack.processes import Child, find_all, interruptions_deferred, kill_all, start, stop_all
@@ -62,6 +62,8 @@ class Roles:
     tries: int = TRIES
     """As in Restarts."""
     clock: Clock = SYSTEM_CLOCK
+    renewed: Callable[[], Config] | None = None
+    """The settings as the run has them by now, for a role that is started again. May raise DistrlError."""
     _roles: dict[str, Role] = field(default_factory=dict)
     _ports: dict[str, int] = field(default_factory=dict)
     """Role -> its monitoring.port: each gets the next one, in the order of their first starts, and keeps it."""
@@ -130,9 +132,19 @@ class Roles:
             if role.again_s is None:
                 self._look(name, role, now)
             elif now >= role.again_s:
+                self._renew_settings()
                 with interruptions_deferred():
                     role.child = self._started(name, role.line)
                 role.started_s, role.again_s = now, None
+
+    def _renew_settings(self) -> None:
+        """Else the file would win over what `distrl runs set` has changed since it was written."""
+        if self.renewed is None:
+            return
+        try:
+            write_settings(self.renewed(), self._file)
+        except DistrlError as error:
+            LOG.warning("who is started again takes the settings that it had: %s: %s", error.where, error.what)
 
     def _started(self, name: str, line: Sequence[str]) -> Child:
         """Without the variables of settings, over which --set has won: the file that it reads has all of them."""
@@ -179,6 +191,7 @@ def running(
     servers: Servers | None = None,
     settings: Path | None = None,
     tries: int = TRIES,
+    renewed: Callable[[], Config] | None = None,
 ) -> Iterator[Roles]:
     """Roles that are all stopped when the block is left, in any way.
 
@@ -186,7 +199,7 @@ def running(
     while the block stops them after the first, kills them, which loses nothing.
     """
     stop_all(find_all(directory), timeout_s=STOP_TIMEOUT_S)
-    roles = Roles(config, directory, servers, settings, tries)
+    roles = Roles(config, directory, servers, settings, tries, renewed=renewed)
     try:
         yield roles
     except KeyboardInterrupt as interrupt:

@@ -19,7 +19,7 @@ from distrl.config import Config
 from distrl.errors import StackError
 from distrl.policy.registry import tokenizer_of
 from distrl.rollout.vocabulary import refuse_unknown_words
-from distrl.runs.joined import Given
+from distrl.runs.joined import Given, over_recorded
 from distrl.runs.recorded import base_tree, recorded
 from distrl.stack.kafka import may_hold_runs
 from distrl.stack.local import LocalStack
@@ -52,7 +52,8 @@ def train(
                 "`distrl phones play --record`, or set warmup.demonstrations=0",
                 soft_wrap=True,
             )
-        with running(settings, folder.logs, Servers(stack), folder.settings) as roles:
+        renewed = lambda: over_recorded(settings, given)[0]  # noqa: E731
+        with running(settings, folder.logs, Servers(stack), folder.settings, renewed=renewed) as roles:
             try:
                 start_all(roles, placement)
                 watch(settings, roles, console, lambda: None)

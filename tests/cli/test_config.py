@@ -145,6 +145,13 @@ def test_a_misspelt_variable_is_refused(cli: Cli) -> None:
     assert "feeder.maxlag (DISTRL_FEEDER__MAXLAG): no such setting" in refused.stderr
 
 
+def test_a_setting_that_a_file_has_wrong_is_refused_with_the_file(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("stack: {adb_port: 1, kafka_port: 0}\n")
+    refused = cli("config", "check", "-c", "mine.yaml", "-s", "stack.kafka_port=-1").stderr
+    assert "stack.adb_port: no such setting" in refused
+    assert refused.count("; it stands in mine.yaml") == 1, "what wins over the file is not of the file"
+
+
 def test_a_variable_with_one_underscore_is_named_with_the_form_that_it_has_to_have(cli: Cli) -> None:
     refused = cli("config", "check", environ={"DISTRL_KAFKA_BOOTSTRAP": "kafka:9092"})
     assert "kafka_bootstrap (DISTRL_KAFKA_BOOTSTRAP): no such setting" in refused.stderr

@@ -11,8 +11,8 @@ from distrl.config.algorithms import (
     WarmupSettings,
 )
 from distrl.config.effects import Section
-from distrl.config.loading import ENV_PREFIX, load, sources, with_run
-from distrl.config.names import may_hold_secret
+from distrl.config.loading import load, sources, with_run
+from distrl.config.names import ENV_PREFIX, may_hold_secret
 from distrl.config.phones import AdbSettings, DeviceSettings, EmulatorSettings, PhoneSettings
 from distrl.config.refusals import UnsoundHereError
 from distrl.config.sections import (

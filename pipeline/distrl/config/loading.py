@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,11 @@ import yaml
 from pydantic import SecretStr, ValidationError
 
 from distrl.config.algorithms import ALGORITHMS
-from distrl.config.names import field_at, kinds_at, sections_of
+from distrl.config.names import ENV_PREFIX, field_at, kinds_at, sections_of
 from distrl.config.refusals import UnsoundHereError, explain, may_be_sound
 from distrl.config.tree import Config, path_of
 from distrl.errors import ConfigError
 
-ENV_PREFIX = "DISTRL_"
 UNREADABLE = "fix that line; a value that begins with one of ! & * % @ ` belongs into quotes"
 
 
@@ -40,26 +39,26 @@ def load(
     over another base.
     """
     tree: dict[str, Any] = {} if file is None else _without_empty(_read(file))
-    variables: dict[str, str] = {}
+    origins = dict.fromkeys(_paths(tree), str(file))
     for name, value in sorted((os.environ if environ is None else environ).items()):
         if name.startswith(ENV_PREFIX):
             path = path_of(name.removeprefix(ENV_PREFIX).lower().split("__"))
             _put(tree, path, value, where=name)
-            variables[".".join(path)] = name
+            origins[".".join(path)] = name
     for item in sets:
         named, equals, value = item.partition("=")
         if not equals:
             # Not the text itself, which may hold a secret.
             raise ConfigError("--set", "one has no '='", "write it as --set path.to.setting=value")
         _put(tree, path := path_of(named.strip().split(".")), value, where=f"--set {named}")
-        variables.pop(".".join(path), None)
+        origins.pop(".".join(path), None)
     if only:
         tree = _taken(tree, only)
     base = base or {}
     try:
         return Config.model_validate(_over(base, tree))
     except ValidationError as error:
-        found = explain(error, variables)
+        found = explain(error, origins)
         if may_be_sound(error) or _is_sound_for_another_algorithm(tree, base):
             found = UnsoundHereError(found.where, found.what, found.hint)
         raise found from None
@@ -82,6 +81,14 @@ def with_run(config: Config, run: str) -> Config:
     except ValidationError as error:
         raise explain(error) from None
     return config.model_copy(update={"run": run})
+
+
+def _paths(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Of all settings and sections in it."""
+    for name, value in tree.items():
+        yield f"{above}{name}"
+        if isinstance(value, Mapping):
+            yield from _paths(value, f"{above}{name}.")
 
 
 def _taken(tree: Mapping[str, Any], only: Collection[str]) -> dict[str, Any]:

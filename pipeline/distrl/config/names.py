@@ -16,6 +16,9 @@ from distrl.config.effects import Section
 from distrl.config.tree import CLIENT, Config, path_of
 from distrl.librdkafka import is_secret
 
+ENV_PREFIX = "DISTRL_"
+"""A variable with a setting begins so."""
+
 
 def kinds_at(path: Sequence[str]) -> set[Any]:
     """The types of the setting at `path` but None; empty where there is no such setting."""

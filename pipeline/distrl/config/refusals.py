@@ -12,7 +12,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from distrl.config.allowed import allowed, written
-from distrl.config.names import field_at, kinds_at, sections_of, siblings, untagged
+from distrl.config.names import ENV_PREFIX, field_at, kinds_at, sections_of, siblings, untagged
 from distrl.errors import ConfigError
 from distrl.librdkafka import PropertyError
 
@@ -35,21 +35,24 @@ def may_be_sound(error: ValidationError) -> bool:
     return all(problem["type"] == "value_error" and _is_section(problem["loc"]) for problem in error.errors())
 
 
-def explain(error: ValidationError, variables: Mapping[str, str] = MappingProxyType({})) -> ConfigError:
-    """One error for all wrong settings, each with its hint. variables: path of a setting -> the variable it is from."""
-    found = [_of_variable(problem, variables) for problem in error.errors()]
+def explain(error: ValidationError, origins: Mapping[str, str] = MappingProxyType({})) -> ConfigError:
+    """One error for all wrong settings, each with its hint. origins: path of a setting -> the file or the variable that
+    it is from."""
+    found = [_of_origin(problem, origins) for problem in error.errors()]
     what = found[0].what
     for before, after in pairwise(found):
         what += f"\n  hint: {before.hint}\n{after.where}: {after.what}"
     return ConfigError(found[0].where, what, found[-1].hint)
 
 
-def _of_variable(problem: ErrorDetails, variables: Mapping[str, str]) -> ConfigError:
-    """The refusal with the name of the variable that the setting comes from, if it does."""
+def _of_origin(problem: ErrorDetails, origins: Mapping[str, str]) -> ConfigError:
+    """The refusal with where the setting comes from, if that is known."""
     found = _refusal(problem)
-    name = variables.get(found.where)
+    name = origins.get(found.where)
     if name is None:
         return found
+    if not name.startswith(ENV_PREFIX):
+        return ConfigError(found.where, found.what, f"{found.hint}; it stands in {name}")
     hint = found.hint
     if problem["type"] == UNKNOWN:
         hint += "; in a variable `__` stands between section and name, as in DISTRL_KAFKA__BOOTSTRAP"

@@ -18,6 +18,7 @@ from babbling import save_babbling
 from distrl.broker.versions import lineage
 from distrl.config import Config, load
 from distrl.errors import BrokerError
+from distrl.stack import ports
 from distrl.stack.local import LocalStack, connect
 from distrl.stack.processes import find, find_all, stop_all
 
@@ -33,7 +34,12 @@ def file(tmp_path: Path, prepared: None) -> Iterator[Path]:
     save_babbling(tmp_path / "base", 64, 128, (8, 8, 16))
     tree = {
         "run": RUN,
-        "stack": {"directory": str(tmp_path / "stack"), "object_store": "directory", "kafka_heap_mb": 256},
+        "stack": {
+            "directory": str(tmp_path / "stack"),
+            "object_store": "directory",
+            "kafka_heap_mb": 256,
+            "kafka_port": ports.draw("the tests", count=2),  # at the default one, other tests would find this broker
+        },
         "phones": {"count": 2, "evaluation_count": 1, "latency_median_ms": 5.0},
         "policy": {"base_model": str(tmp_path / "base")},
         "warmup": {"demonstrations": 8, "updates": 2, "minibatches": 2, "batch_size": 16},

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import psutil
-from distrl.cli.common import stopped_by_signals
+from distrl.cli.common import ASKING, stopped_by_signals
 from distrl.trackers.protocol import TrackedRun
 from distrl.trackers.registry import open_tracker
 
@@ -21,7 +21,7 @@ RUN = TrackedRun("demo-0", 1_738_000_000_000, {"learner.seed": 0, "feeder.suite"
 
 
 def main(name: str, folder: str, project: str, *signals: str) -> None:
-    stopped_by_signals(second_kills=True)
+    stopped_by_signals(second_kills=ASKING)
     tracker = open_tracker(name, Path(folder), project)
     tracker.start(RUN, 0)
     tracker.log(all_points())

@@ -120,9 +120,9 @@ def test_one_that_ends_again_and_again_is_given_up_with_the_end_of_its_log(up: C
     found.servers.check()
     assert found.serves()
     found.kill()
-    with pytest.raises(StackError, match=r"adb: at .* has ended; the end of .*adb\.log") as told:
+    with pytest.raises(StackError, match=r"adb: at .* has ended; the end of .*adb\.log") as refused:
         found.servers.check()
-    assert "continues" in told.value.hint
+    assert "continues" in refused.value.hint
 
 
 def test_a_server_that_another_command_has_stopped_stays_so(up: Callable[..., Up]) -> None:
@@ -130,9 +130,9 @@ def test_a_server_that_another_command_has_stopped_stays_so(up: Callable[..., Up
     LocalStack(found.given).down()
     found.servers.check()
     found.ticks.now = SOON_S
-    with pytest.raises(TakenDownError, match=r"adb: at .* was stopped by another command") as told:
+    with pytest.raises(TakenDownError, match=r"adb: at .* was stopped by another command") as refused:
         found.servers.check()
-    assert "continues" in told.value.hint
+    assert "continues" in refused.value.hint
     assert not found.serves()
 
 

@@ -43,6 +43,8 @@ def check(config: ConfigFile = None, sets: Sets = None) -> None:
     check_client(settings.kafka)
     from distrl.algorithms.registry import refuse_other_policy
     from distrl.policy.registry import policy_of
+    from distrl.policy.sampling import Sampling
+    from distrl.rollout.serving import refuse_ladder
     from distrl.runs.settings import learning_fingerprint
     from distrl.tasks.lists import suite_of
 
@@ -50,6 +52,7 @@ def check(config: ConfigFile = None, sets: Sets = None) -> None:
     _refuse_combinations(settings)
     policy = policy_of(settings.policy)
     refuse_other_policy(settings, policy.tokenizer)
+    refuse_ladder(Sampling.of(settings.worker), policy.tokenizer)
     console.print(
         f"the settings are sound; learning fingerprint {learning_fingerprint(settings)[:16]}", highlight=False
     )
@@ -59,19 +62,16 @@ def _refuse_combinations(settings: Config) -> None:
     """Raises ConfigError, and StoreError, for what a role would say of settings at its start that lack others, or do
     not go together."""
     from distrl.compute import refuse_idle_ranks
-    from distrl.policy.registry import tokenizer_of
     from distrl.policy.sampling import Sampling
     from distrl.rollout.served.policy import refuse_colder
-    from distrl.rollout.serving import refuse_ladder, served_tokenizer
+    from distrl.rollout.serving import served_tokenizer
     from distrl.store.objects import open_store
 
     if not settings.store.url.startswith("file:"):  # which would make the folder
         open_store(settings.store)
     refuse_idle_ranks(settings, settings.learner.ranks)
-    sampling = Sampling.of(settings.worker)
-    refuse_ladder(sampling, tokenizer_of(settings.policy))
     if settings.policy.server.endpoint is not None:
-        refuse_colder(sampling)
+        refuse_colder(Sampling.of(settings.worker))
         served_tokenizer(settings)
 
 

@@ -18,13 +18,12 @@ from distrl.demo.progress import DemoProgress
 from distrl.errors import ConfigError
 from distrl.evaluate.gather import gather
 from distrl.evaluate.report import write_report
-from distrl.runs.joined import Given, over_recorded
+from distrl.runs.joined import Given
 from distrl.runs.recorded import recorded
 from distrl.train.folder import folder_of
 from distrl.train.placement import WORKERS, place
-from distrl.train.roles import Roles, running
-from distrl.train.run import prepared, start_all, stop_in_order
-from distrl.train.servers import Servers
+from distrl.train.roles import Roles
+from distrl.train.run import prepared, roles_of, start_all, stop_in_order
 from distrl.train.watch import watch
 from distrl.types import Split
 
@@ -47,8 +46,7 @@ def run_demo(config: Config, given: Given, minutes: float, out: Path, started: f
         if progress.train_seconds == 0.0:
             progress = replace(progress, setup_seconds=time.time() - started)
             progress.save(progress_file)
-        renewed = lambda: over_recorded(settings, given)[0]  # noqa: E731
-        with running(settings, folder.logs, Servers(stack), folder.settings, renewed=renewed) as roles:
+        with roles_of(settings, given, folder, stack) as roles:
             _train(settings, roles, minutes, progress, progress_file, console)
             _evaluate(settings, roles, console)
         report = write_report(gather(settings, DemoProgress.load(progress_file)), folder.path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,17 +36,16 @@ def results_page(folders: Sequence[Path]) -> str:
 
     Raises ConfigError for a folder without the report of an experiment.
     """
-    arms: dict[str, list[set[str]]] = {}
-    for folder in folders:
+    reports = [(folder, _read(folder / REPORT)) for folder in folders]
+    arms = defaultdict[str, set[str]](set)
+    for folder, report in reports:
         with _understood(folder):
-            report = _read(folder / REPORT)
-            arms.setdefault(_name(report), []).append({arm["name"] for arm in report["arms"]})
+            arms[_name(report)].update(arm["name"] for arm in report["arms"])
     seen: Counter[str] = Counter()
     sections = []
-    for folder in folders:
-        name = _name(_read(folder / REPORT))
-        seen[name] += 1
-        sections.append(_section(folder, seen[name], set().union(*arms[name])))
+    for folder, report in reports:
+        seen[name := _name(report)] += 1
+        sections.append(_section(folder, report, seen[name], arms[name]))
     return "\n".join([HEADER, *sections])
 
 
@@ -63,9 +62,9 @@ def _understood(folder: Path) -> Iterator[None]:
         raise ConfigError("--results", f"{folder / REPORT} is no report of an experiment ({error!r})", HINT) from None
 
 
-def _section(folder: Path, number: int, run: Set[str]) -> str:
+def _section(folder: Path, report: Content, number: int, run: Set[str]) -> str:
     """number: among the sections of its experiment. run: the arms that these have together."""
-    report, facts = _read(folder / REPORT), _cost(folder / COST)
+    facts = _cost(folder / COST)
     with _understood(folder):
         name = _name(report)
         said = PAPER.get(name, NOTHING_SAID)

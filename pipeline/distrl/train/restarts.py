@@ -18,11 +18,25 @@ class Restarts:
     """The ends of one of them, and what follows from each."""
 
     tries: int = TRIES
+    started_s: float = 0.0
+    """When it was started last, by the ticks of the caller's clock."""
+    again_s: float | None = None
+    """When it is to be started again; None while it runs, or once it is done."""
     count: int = 0
     """Times that it was started again."""
     _soon: int = 0
     """Ends soon after the start, one after the other."""
     _has_lived: bool = False
+
+    def started(self, now_s: float) -> None:
+        self.started_s, self.again_s = now_s, None
+
+    def ended(self, now_s: float) -> float | None:
+        """As `after`; from then on `again_s` says when."""
+        pause_s = self.after(now_s - self.started_s)
+        if pause_s is not None:
+            self.again_s = now_s + pause_s
+        return pause_s
 
     def after(self, lived_s: float) -> float | None:
         """The pause before the next start of a role that ended after `lived_s`, in seconds; None: do not try again."""

@@ -34,13 +34,10 @@ class Role:
 
     line: Sequence[str]
     child: Child
-    started_s: float
-    """By the clock's ticks."""
     restarts: Restarts
+    """By the clock's ticks."""
     stays: bool = False
     """Whether it works until it is stopped."""
-    again_s: float | None = None
-    """When it is to be started again; None while it runs, or once it is done."""
 
 
 @dataclass
@@ -91,7 +88,7 @@ class Roles:
         flags = [flag for item in sets for flag in ("--set", item)]
         line = [sys.executable, "-m", "distrl.cli.main", command, "--config", str(self._file), *flags, *arguments]
         with interruptions_deferred():
-            self._roles[name] = Role(line, self._started(name, line), self.clock.ticks(), Restarts(self.tries), stays)
+            self._roles[name] = Role(line, self._started(name, line), Restarts(self.tries, self.clock.ticks()), stays)
 
     def monitoring_port(self, name: str) -> int | None:
         """Where the role is watched; None where monitoring.port is unset."""
@@ -117,7 +114,7 @@ class Roles:
         """Whether a role that ends by itself has ended well. Raises as `check` does."""
         self.check()
         role = self._roles[name]
-        return role.again_s is None and role.child.returncode() is not None
+        return role.restarts.again_s is None and role.child.returncode() is not None
 
     def check(self) -> None:
         """Start servers again that have ended, and roles that have ended with an error, or whose work is not done, when
@@ -129,13 +126,13 @@ class Roles:
             self.servers.check()
         now = self.clock.ticks()
         for name, role in self._roles.items():
-            if role.again_s is None:
+            if role.restarts.again_s is None:
                 self._look(name, role, now)
-            elif now >= role.again_s:
+            elif now >= role.restarts.again_s:
                 self._renew_settings()
                 with interruptions_deferred():
                     role.child = self._started(name, role.line)
-                role.started_s, role.again_s = now, None
+                role.restarts.started(now)
 
     def _renew_settings(self) -> None:
         """Else the file would win over what `distrl runs set` has changed since it was written."""
@@ -154,10 +151,9 @@ class Roles:
         code = role.child.returncode()
         if code is None or (code == 0 and not role.stays):
             return
-        pause_s = role.restarts.after(now - role.started_s)
+        pause_s = role.restarts.ended(now)
         if pause_s is None:
             raise self._failure(name, role.child, code)
-        role.again_s = now + pause_s
         why = role.child.ending()
         LOG.warning("%s ended with exit code %s and is started again in %g s; %s", name, code, pause_s, why)
 

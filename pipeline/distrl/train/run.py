@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -52,13 +52,21 @@ def train(
                 "`distrl phones play --record`, or set warmup.demonstrations=0",
                 soft_wrap=True,
             )
-        renewed = lambda: over_recorded(settings, given)[0]  # noqa: E731
-        with running(settings, folder.logs, Servers(stack), folder.settings, renewed=renewed) as roles:
+        with roles_of(settings, given, folder, stack) as roles:
             try:
                 start_all(roles, placement)
                 watch(settings, roles, console, lambda: None)
             finally:
                 stop_in_order(roles, placement, console)
+
+
+def roles_of(settings: Config, given: Given, folder: RunFolder, stack: LocalStack) -> AbstractContextManager[Roles]:
+    """Those of a run that is `prepared`, and its servers: what ends of both is started again."""
+
+    def renewed() -> Config:
+        return over_recorded(settings, given)[0]
+
+    return running(settings, folder.logs, Servers(stack), folder.settings, renewed=renewed)
 
 
 @contextmanager

@@ -16,17 +16,6 @@ LOG = logging.getLogger("distrl.train")
 
 
 @dataclass
-class Server:
-    """One of them, since it has ended once."""
-
-    restarts: Restarts
-    started_s: float
-    """By the clock's ticks."""
-    again_s: float | None = None
-    """When it is to be started again; None while it runs."""
-
-
-@dataclass
 class Servers:
     """Driven by one thread, that of the roles: they wait for a server that is away, so nothing is lost meanwhile."""
 
@@ -35,7 +24,8 @@ class Servers:
     tries: int = TRIES
     """As in Restarts."""
     clock: Clock = SYSTEM_CLOCK
-    _servers: dict[str, Server] = field(default_factory=dict)
+    _servers: dict[str, Restarts] = field(default_factory=dict)
+    """By name, of those that have ended once."""
 
     def __post_init__(self) -> None:
         self._up_s = self.clock.ticks()
@@ -43,7 +33,7 @@ class Servers:
     @property
     def restarted(self) -> Mapping[str, int]:
         """Server -> how often it was started again, for those that were."""
-        return {name: server.restarts.count for name, server in self._servers.items() if server.restarts.count}
+        return {name: restarts.count for name, restarts in self._servers.items() if restarts.count}
 
     def check(self) -> None:
         """Start those again that have ended, when their time has come; returns once they serve.
@@ -51,28 +41,27 @@ class Servers:
         Raises StackError for one that ends again and again soon after its start, or that another command has stopped.
         """
         for part in self.stack.ended():
-            now = self.clock.ticks()
-            server = self._servers.setdefault(part.name, Server(Restarts(self.tries), self._up_s))
-            if server.again_s is None:
+            restarts = self._servers.setdefault(part.name, Restarts(self.tries, self._up_s))
+            if restarts.again_s is None:
                 assert part.child is not None  # of those without one none ends
-                self._wait(part, server, now - server.started_s, f"at {part.where} has ended; {part.child.ending()}")
-            elif now >= server.again_s:
-                self._start(part, server)
+                self._wait(part, restarts, f"at {part.where} has ended; {part.child.ending()}")
+            elif self.clock.ticks() >= restarts.again_s:
+                self._start(part, restarts)
 
-    def _start(self, part: Part, server: Server) -> None:
+    def _start(self, part: Part, restarts: Restarts) -> None:
         try:
             self.stack.start_again(part)
         except TakenDownError:
             raise
         except StackError as error:
-            self._wait(part, server, 0.0, f"does not start again: {error.where}: {error.what}")
+            restarts.started(self.clock.ticks())
+            self._wait(part, restarts, f"does not start again: {error.where}: {error.what}")
         else:
-            server.started_s, server.again_s = self.clock.ticks(), None
+            restarts.started(self.clock.ticks())
             LOG.warning("%s serves again at %s", part.name, part.where)
 
-    def _wait(self, part: Part, server: Server, lived_s: float, what: str) -> None:
-        pause_s = server.restarts.after(lived_s)
+    def _wait(self, part: Part, restarts: Restarts, what: str) -> None:
+        pause_s = restarts.ended(self.clock.ticks())
         if pause_s is None:
             raise StackError(part.name, what, "run the same command again: it restarts the part, and continues")
-        server.again_s = self.clock.ticks() + pause_s
         LOG.warning("%s %s; it is started again in %g s", part.name, what, pause_s)

@@ -26,7 +26,7 @@ from distrl.learner.state import LearnerState
 from distrl.policy import protocol
 from distrl.policy.actions import to_text
 from distrl.policy.registry import policy_of
-from distrl.policy.sampling import Sampling, by_episode
+from distrl.policy.sampling import Sampling, each_by_episode
 from distrl.runs.settings import learning_fingerprint
 from distrl.tasks.gestures import event_of
 from distrl.tasks.oracle import ImperfectScript
@@ -126,13 +126,13 @@ def policy(agent: protocol.Policy, sampling: Sampling | None, seed: int, objects
         seeds = rule.integers(2**62, size=len(tasks)).tolist()
         last = [taken[max(0, len(taken) - agent.earlier_screens) :] for taken in steps]
         earlier = [[objects[step.screenshot.sha256] for step in taken] for taken in last]
-        decided = {}
-        for own, rows in by_episode(sampling, [task.task_id for task in tasks]).items():
+
+        def decide(own, rows):
             shown, read, drawn, before = ([each[row] for row in rows] for each in (pngs, prompts, seeds, earlier))
-            made = agent.decide(shown, read, own, drawn, before)
-            decided.update(zip(rows, made, strict=True))
-        found = [decided[row] for row in range(len(tasks))]
-        return [(p, d.action_ids, d.action, d.logprob) for p, d in zip(prompts, found, strict=True)]
+            return agent.decide(shown, read, own, drawn, before)
+
+        decided = each_by_episode(sampling, [task.task_id for task in tasks], decide)
+        return [(p, d.action_ids, d.action, d.logprob) for p, d in zip(prompts, decided, strict=True)]
 
     return choose
 

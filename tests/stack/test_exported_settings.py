@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from adb_alone import adb_alone
 from distrl.cli.common import connected
 from distrl.cli.main import app
 from distrl.config import Config, load
@@ -26,14 +27,7 @@ SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 @pytest.fixture
 def config(tmp_path: Path) -> Iterator[Config]:
     """A stack of an adb server alone; the broker and the objects are elsewhere."""
-    sets = [
-        f"stack.directory={tmp_path / 'stack'}",
-        f"stack.cache={tmp_path / 'cache'}",
-        f"store.url=file://{tmp_path}",
-        "kafka.bootstrap=127.0.0.1:1",
-        "phones.count=0",
-        "phones.evaluation_count=0",
-    ]
+    sets = adb_alone(tmp_path)
     made = load(sets=sets, environ={})
     free = made.adb.model_construct(**{**made.adb.model_dump(), "port": ports.draw("a test")}, _fields_set=set())
     yield made.model_copy(update={"adb": free})

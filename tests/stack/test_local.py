@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from adb_alone import adb_alone
 from distrl.config import Config, load
 from distrl.errors import StackError
 from distrl.stack import adb, ports
@@ -33,14 +34,7 @@ def config(tmp_path: Path) -> Iterator[Make]:
     """A stack of an adb server alone, everything else being configured elsewhere."""
 
     def make(*sets: str) -> Config:
-        fixed = [
-            f"stack.directory={tmp_path / 'stack'}",
-            f"stack.cache={tmp_path / 'cache'}",
-            f"store.url=file://{tmp_path}",
-            "kafka.bootstrap=127.0.0.1:1",
-            "phones.count=0",
-            "phones.evaluation_count=0",
-        ]
+        fixed = adb_alone(tmp_path)
         return elsewhere(load(sets=[*fixed, *sets], environ={}), found)
 
     found = drawn()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from adb_alone import adb_alone
 from distrl.clock import Clock
 from distrl.config import Config, load
 from distrl.device.server import AdbServer
@@ -61,14 +62,7 @@ class Up:
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
     def make(tries: int = 4, owner: str = "") -> Up:
-        fixed = [
-            f"stack.directory={tmp_path / 'stack'}",
-            f"stack.cache={tmp_path / 'cache'}",
-            f"store.url=file://{tmp_path}",
-            "kafka.bootstrap=127.0.0.1:1",
-            "phones.count=0",
-            "phones.evaluation_count=0",
-        ]
+        fixed = adb_alone(tmp_path)
         given, ticks = load(sets=fixed, environ={}), Ticks()
         stack = LocalStack(given, owner=owner)
         config = stack.up(reuse=True)

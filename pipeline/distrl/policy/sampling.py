@@ -96,6 +96,7 @@ def draw(logp: npt.NDArray[np.float64], rule: np.random.Generator, *, greedy: bo
     return min(int(np.searchsorted(ladder, rule.random() * ladder[-1], side="right")), len(ladder) - 1)
 
 
+Row = TypeVar("Row")
 Drawn = TypeVar("Drawn", Sampling, Sampling | None)
 
 
@@ -110,6 +111,16 @@ def by_episode(sampling: Drawn, task_ids: Sequence[str]) -> dict[Drawn, list[int
     for row, task_id in enumerate(task_ids):
         found.setdefault(replace(sampling, epsilon=sampling.epsilon.of(task_id)), []).append(row)
     return found
+
+
+def each_by_episode(
+    sampling: Sampling | None, task_ids: Sequence[str], decide: Callable[[Sampling | None, list[int]], Sequence[Row]]
+) -> list[Row]:
+    """What `decide` gives for the rows of each group of `by_episode`, in the order of the batch."""
+    found: dict[int, Row] = {}
+    for own, rows in by_episode(sampling, task_ids).items():
+        found.update(zip(rows, decide(own, rows), strict=True))
+    return [found[row] for row in range(len(task_ids))]
 
 
 Choose = Callable[[npt.NDArray[np.float64]], int]

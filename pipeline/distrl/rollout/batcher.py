@@ -21,7 +21,7 @@ from typing import Protocol
 from distrl.accelerator import deciding
 from distrl.errors import ComputeError, PolicyError
 from distrl.policy.protocol import SampledAction
-from distrl.policy.sampling import Sampling, by_episode
+from distrl.policy.sampling import Sampling, each_by_episode
 from distrl.rollout.decider import PolicyClosedError, PolicyEndedError
 from distrl.rollout.episode import Decision, Observation, sampling_seed
 from distrl.types import Action, ScreenSize, Version
@@ -81,19 +81,20 @@ def decided(
     """The decisions of one batch under `version`, whose adapter `weights` has loaded. Raises ComputeError where memory
     is not enough for it, and PolicyError for a log-probability that is not finite: no learner learns from an episode
     with one (distrl.learner.fold)."""
-    written: dict[int, SampledAction] = {}
-    for own, rows in by_episode(sampling, [request.observation.task.task_id for request in batch]).items():
+
+    def decide(own: Sampling | None, rows: list[int]) -> Sequence[SampledAction]:
         alike = [batch[row] for row in rows]
         with deciding(len(alike)):
-            actions = weights.decide(
+            return weights.decide(
                 [request.observation.png for request in alike],
                 [request.prompt for request in alike],
                 own,
                 [request.seed for request in alike],
                 [request.observation.earlier for request in alike],
             )
-        written.update(zip(rows, actions, strict=True))
-    for row in written.values():
+
+    written = each_by_episode(sampling, [request.observation.task.task_id for request in batch], decide)
+    for row in written:
         if not math.isfinite(row.logprob):
             raise PolicyError(
                 "policy",
@@ -113,7 +114,7 @@ def decided(
             ticks() - request.asked,
             row.entropy,
         )
-        for request, row in ((request, written[place]) for place, request in enumerate(batch))
+        for request, row in zip(batch, written, strict=True)
     ]
 
 

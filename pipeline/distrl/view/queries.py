@@ -26,8 +26,8 @@ LISTED: Final = (
 """Columns of an episode in a list."""
 EPISODE: Final = ", ".join(f'"{name}"' for name in LISTED)
 DEAD_LETTERED: Final = ("demonstrations", "trajectories")
-"""Indexed topics whose bad records go to the dead-letter topic: those that the learner reads. Readers of the others skip
-them."""
+"""Indexed topics whose bad records go to the dead-letter topic: those that the learner reads. Readers of the others
+skip them."""
 ATTEMPTS: Final = 500
 """Most attempts of one task that are listed."""
 EXAMPLES: Final = 5

@@ -25,7 +25,7 @@ from distrl.config import Config, load
 from distrl.errors import BrokerError, ConfigError, WireError
 from distrl.policy.plugin import plugin_code
 from distrl.policy.registry import SHIPPED
-from distrl.runs.recorded import PLUGIN, append, base_tree, change, defaults_with, join, recorded
+from distrl.runs.recorded import PLUGIN, append, base_tree, change, defaults_with, join, recorded, refuse_changed
 from distrl.runs.repair import damage, repair
 from distrl.runs.settings import learning_fingerprint, run_settings
 from distrl.types import Heartbeat, Settings, Update, Watermark
@@ -113,6 +113,25 @@ def test_the_learner_decides_what_the_fold_reads_until_something_is_journalled(c
     assert "learner.seed is 0 here and 3 there" in refused.value.what
     assert "--set learner.seed=3" in refused.value.hint
     join(other, found, "learner", ())
+
+
+def test_settings_that_were_changed_as_the_first_update_was_journalled_are_set_right_by_those_of_the_journal(
+    config: Config,
+) -> None:
+    join(config, None, "learner", ())
+    other = changed(config, "learner", seed=3)
+    change(other, "runs set", (), {"learner.seed": 3})
+    with pytest.raises(ConfigError, match=r"learner\.seed is 0 here and 3 there") as refused:
+        refuse_changed(config)
+    assert refused.value.what.startswith(f"was changed for run {config.run} since this learner started")
+    refuse_changed(other)
+    journal_one(config)
+    with pytest.raises(ConfigError, match=r"learner\.seed is 4 here and 0 there"):
+        join(changed(config, "learner", seed=4), recorded(config), "learner", ())
+    join(config, recorded(config), "learner", ())
+    found = recorded(config)
+    assert found is not None
+    assert found.values["learner.seed"] == 0
 
 
 def test_a_run_that_learned_before_settings_were_recorded_gets_no_others(config: Config) -> None:

@@ -118,7 +118,15 @@ def test_each_process_of_a_large_fleet_is_alive(config: Config, monkeypatch: pyt
     assert overview(config, store).alive == tuple(names[-SAMPLE - 10 :])
 
 
-def test_ls_and_show_print_it_within_80_columns(config: Config, tmp_path: Path) -> None:
+def test_ls_prints_every_run_within_80_columns_and_one_whose_settings_cannot_be_read_hides_no_other(
+    config: Config, broker: str, tmp_path: Path
+) -> None:
+    """That one can be removed. Each `ls` reads all runs that tests of this process have left, and takes its time."""
+    other = with_run(config, f"{config.run}-other")
+    topic_admin.ensure(other)
+    producer = Producer({"bootstrap.servers": broker})
+    producer.produce(topic_name(other.run, "settings"), b"written by another program")
+    assert producer.flush(LIMIT_S) == 0
     listed = distrl(tmp_path, config, "ls")
     assert listed.returncode == 0, listed.stderr
     header = listed.stdout.splitlines()[1]
@@ -132,33 +140,22 @@ def test_ls_and_show_print_it_within_80_columns(config: Config, tmp_path: Path) 
         "objects",
         "alive",
     ]
-    assert max(map(len, listed.stdout.splitlines())) <= 80
-    data = json.loads(distrl(tmp_path, config, "ls", "--json").stdout)
-    (mine,) = (each for each in data["runs"] if each["run"] == config.run)
-    assert mine["settings"]["algorithm.type"] == "aride"
-    shown = distrl(tmp_path, config, "show", config.run)
-    assert "learner.seed" in shown.stdout, shown.stderr
-    assert "alive: no process" in shown.stdout
-
-
-def test_a_run_whose_settings_cannot_be_read_hides_no_other_and_can_be_removed(
-    config: Config, broker: str, tmp_path: Path
-) -> None:
-    other = with_run(config, f"{config.run}-other")
-    topic_admin.ensure(other)
-    producer = Producer({"bootstrap.servers": broker})
-    producer.produce(topic_name(other.run, "settings"), b"written by another program")
-    assert producer.flush(LIMIT_S) == 0
-    listed = distrl(tmp_path, config, "ls")
-    assert listed.returncode == 0, listed.stderr
-    assert f"settings of run {other.run}: " in listed.stdout
+    (said,) = (line for line in listed.stdout.splitlines() if line.startswith(f"settings of run {other.run}: "))
+    assert max(len(line) for line in listed.stdout.splitlines() if not line.startswith("settings of run ")) <= 80
     runs = {each["run"]: each for each in json.loads(distrl(tmp_path, config, "ls", "--json").stdout)["runs"]}
     assert runs[config.run]["unreadable"] is None
     assert runs[config.run]["settings"]["algorithm.type"] == "aride"
     assert "c3 01" in runs[other.run]["unreadable"]
+    assert "c3 01" in said
     removed = distrl(tmp_path, config, "rm", other.run, "--yes")
     assert removed.returncode == 0, removed.stderr
     assert other.run not in run_names(config)
+
+
+def test_show_prints_its_settings_and_processes(config: Config, tmp_path: Path) -> None:
+    shown = distrl(tmp_path, config, "show", config.run)
+    assert "learner.seed" in shown.stdout, shown.stderr
+    assert "alive: no process" in shown.stdout
 
 
 def test_set_changes_a_setting_of_the_run_and_no_setting_of_a_machine(config: Config, tmp_path: Path) -> None:
@@ -181,6 +178,7 @@ def test_rm_asks_and_is_refused_while_a_process_is_alive(config: Config, tmp_pat
     kept = distrl(tmp_path, config, "rm", config.run, answer="n\n")
     assert kept.returncode == 1
     assert f"remove run {config.run} at {config.kafka.bootstrap} for good?" in kept.stdout
+    assert "and the verdicts of judges" in kept.stdout, "which are paid for"
     assert config.run in run_names(config)
     with RecordProducer(config, "worker-7") as producer:
         producer.publish("heartbeats", "worker-7", Heartbeat("worker-7", "worker", 1, None, None)).result(LIMIT_S)
@@ -221,7 +219,7 @@ def test_a_removed_run_leaves_what_another_one_names(config: Config, broker: str
         store.put_named(f"verdicts/{each.run}/asked.json", b"z")
     screens = (mine.steps[0].screenshot, shared.steps[0].screenshot)
     assert {ref.key for ref in named(config)} == {ref.key for ref in (*screens, adapter)}
-    others = [each for each in run_names(config) if each != config.run]
+    others = [each for each in run_names(config) if each.startswith(f"{config.run}-")]  # not those of other tests
     assert remove(config, store, others, with_shared=True) == 3
     assert config.run not in run_names(config)
     assert other.run in run_names(config)
@@ -232,6 +230,28 @@ def test_a_removed_run_leaves_what_another_one_names(config: Config, broker: str
     assert store.usage(f"runs/{config.run}/") == (0, 0)
     assert store.usage(f"runs/{other.run}/") == (1, 1)
     assert list(store.list("verdicts/")) == [f"verdicts/{other.run}/asked.json"]
+
+
+def test_no_object_goes_where_another_run_has_records_of_a_newer_version(
+    config: Config, broker: str, tmp_path: Path
+) -> None:
+    """What those name is not known here; garbage, which nobody can read, names nothing."""
+    store = open_store(config.store)
+    other = begun(f"{config.run}-other", broker, tmp_path)
+    mine = played(store, 0, b"mine")
+    publish(config, mine)
+    newer = b"\xc3\x01" + b"schema+1" + b"body"
+    for value in (b"garbage", newer):
+        with RecordProducer(other, "test") as producer:
+            producer.publish_bytes(topic_name(other.run, "trajectories"), b"t", value).result(10)
+        if value != newer:
+            assert list(named(other, refuse_newer=True)) == []
+    with pytest.raises(BrokerError, match="was written by a newer version of DistRL"):
+        remove(config, store, [other.run], with_shared=True)
+    assert store.get(mine.steps[0].screenshot) == b"mine"
+    assert config.run in run_names(config)
+    remove(config, store, [other.run], with_shared=False)
+    assert config.run not in run_names(config)
 
 
 def test_a_removed_runs_adapter_goes_though_another_run_has_the_same_bytes_under_its_own_key(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -31,6 +32,7 @@ from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import BrokerError
+from distrl.learner.skip import skip
 from distrl.learner.verify import compare_records, other_processor, replay
 from distrl.runs import extent, mirror
 from distrl.runs.copy import copy
@@ -200,6 +202,17 @@ def test_a_copy_has_the_same_bits_under_the_same_offsets_and_goes_on(
     assert len(lineage(run)) == versions, "the original is left alone"
 
 
+def test_a_record_can_be_skipped_in_a_copy(run: Config, other: Config) -> None:
+    """Its checkpoints name the topics of the source, and some hold what is void then: older ones are used."""
+    copy(run, open_store(run.store), other, open_store(other.store), lambda topic, count: None)
+    done = skip(other, "trajectories/0/5", "lost with a disk")
+    assert (done.u, done.void) == (4, UPDATES - 4)
+    learn(other, UPDATES - 1)  # a record less, and so an update less
+    assert len(history(other).updates) == UPDATES - 1
+    assert replay(other, from_start=True).digests() == replay(other).digests()
+    assert len(history(run).updates) == UPDATES, "the original is left alone"
+
+
 def test_the_records_of_every_update_are_held_against_the_journal(run: Config) -> None:
     """Whatever a checkpoint spares a fold: the next one from the start needs them."""
     journal = history(run)
@@ -337,3 +350,37 @@ def test_a_copy_names_its_own_store_also_where_it_fails(
     original = recorded(run)
     assert original is not None
     assert original.values["store.url"] == "s3s://bucket.of/the-original"
+
+
+def test_what_is_there_of_an_interrupted_copy_is_removed_by_the_command_that_a_second_copy_names(
+    run: Config, other: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a variable names the broker of the original, which stays as it is."""
+
+    def on_topic(topic: str, count: int) -> None:
+        if topic == "versions":
+            raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        copy(run, open_store(run.store), other, open_store(other.store), on_topic)
+    refused = copied(run, other, tmp_path)
+    assert refused.returncode == 1
+    assert "copy that was interrupted" in refused.stderr
+    command = shlex.split(refused.stderr.split("`")[1])
+    before = {topic: held(run, topic) for topic in (*EXACT, "updates")}
+    removed = subprocess.run(
+        [sys.executable, "-m", "distrl.cli.main", *command[1:], "--yes"],
+        cwd=tmp_path,
+        env={**os.environ, "DISTRL_KAFKA__BOOTSTRAP": run.kafka.bootstrap, "DISTRL_STORE__URL": run.store.url},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert (command[0], removed.returncode) == ("distrl", 0), removed.stderr
+    assert (run_names(other), list(open_store(other.store).list("runs/"))) == ([], [])
+    assert {topic: held(run, topic) for topic in before} == before
+    done = copied(run, other, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"folded there from the newest checkpoint: {UPDATES} updates, bit for bit" in done.stdout

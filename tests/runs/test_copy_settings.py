@@ -1,12 +1,17 @@
-"""Which settings the other side of a copy may have."""
+"""Which settings and which run the other side of a copy may have."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import cast
+
 import pytest
 from distrl.config import Config, load
-from distrl.errors import ConfigError
+from distrl.errors import BrokerError, ConfigError
 from distrl.runs import copy
 from distrl.runs.settings import learning_fingerprint, run_settings
+from distrl.store.objects import ObjectStore
 from distrl.types import Update
 
 RUN = load(sets=["algorithm.gamma=0.9"], environ={})
@@ -24,3 +29,35 @@ def test_a_run_that_has_recorded_no_settings_is_not_copied_to_other_learning_set
         return
     with pytest.raises(ConfigError, match="would not learn as run demo does, which has recorded no settings"):
         copy._refuse_other_learning(RUN, to, run_settings(to))
+
+
+@pytest.mark.parametrize(
+    ("ids", "url", "hint"),
+    [
+        (
+            ("here", "there"),
+            "file:///their own",
+            "remove it with `distrl runs rm demo --config other.yaml --set kafka.bootstrap=there:1 "
+            "--set 'store.url=file:///their own'` and run this command again",
+        ),
+        (("here", "there"), "file:///shared", "`distrl runs rm` would delete the checkpoints that the run has here"),
+        (("here", "here"), "file:///their own", "set kafka.bootstrap there to another broker"),
+        (("", "there"), "file:///their own", "remove it with `distrl runs rm demo "),
+    ],
+)
+def test_a_broker_that_has_the_run_is_refused_with_the_command_that_removes_that_one_alone(
+    ids: tuple[str, str], url: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ids: of the two topics of trajectories; empty where a broker gives none."""
+    here, there = (
+        load(sets=[f"kafka.bootstrap={name}:1", f"store.url={store}"], environ={})
+        for name, store in (("here", "file:///shared"), ("there", url))
+    )
+    by_broker = dict(zip(("here:1", "there:1"), ids, strict=True))
+    monkeypatch.setattr(copy, "run_names", lambda config: ["demo"])
+    monkeypatch.setattr(copy, "admin", lambda kafka: None)
+    monkeypatch.setattr(copy, "topic_id", lambda client, config, topic: by_broker[config.kafka.bootstrap])
+    stores = cast(ObjectStore, None)
+    with pytest.raises(BrokerError, match=re.escape("is at the broker there:1 already")) as refused:
+        copy.copy(here, stores, there, stores, lambda topic, count: None, to_file=Path("other.yaml"))
+    assert hint in refused.value.hint

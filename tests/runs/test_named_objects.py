@@ -22,7 +22,7 @@ def test_screenshots_of_today_and_of_earlier_runs_are_named(key: str) -> None:
     "key",
     [
         "runs/prod/checkpoints/00000100.json",
-        "runs/prod/newest-version.json",
+        f"runs/prod/reserved-versions/000000000007-000000000009-{SHA}",
         f"runs/prod/tensors/{SHA}.safetensors",
         f"adapters/prod/{SHA}.safetensors",
         f"screenshots/run/2026-01-31/{'cd' * 32}.png",

@@ -369,3 +369,22 @@ def test_a_whole_section_that_was_added_leaves_the_fingerprint_as_it_was(begun: 
     assert learning_fingerprint(upgraded(begun, NestedLearner)) == learning_fingerprint(begun)
     set_ = upgraded(begun, NestedLearner, deeper=Deeper(other=1))
     assert learning_fingerprint(set_) != learning_fingerprint(begun)
+
+
+@pytest.mark.parametrize(("before", "warned"), [("users_family 1 (sources abc)", 0), ("users_family 1 (files abc)", 1)])
+def test_the_code_of_a_policy_that_earlier_software_has_recorded_is_recorded_anew_and_not_compared(
+    before: str,
+    warned: int,
+    begun: Config,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    here, appended = "users_family 1 (files def)", list[object]()
+    monkeypatch.setattr(recorded, "plugin_code", lambda _: here)
+    monkeypatch.setattr(recorded, "append", lambda config, role, sources, values, is_change: appended.append(values))
+    found = RecordedSettings((record({**run_settings(begun), recorded.PLUGIN: before}),))
+    for role in ("worker", "learner"):
+        caplog.clear()
+        recorded.join(begun, found, role, ())
+        assert len(caplog.messages) == warned
+    assert appended == [{recorded.PLUGIN: here}]

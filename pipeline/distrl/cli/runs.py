@@ -186,7 +186,7 @@ def rm(
         ),
     ] = False,
 ) -> None:
-    """Remove a run: its topics, its consumer group, its checkpoints. Shows what goes, and asks.
+    """Remove a run: its topics, its consumer group, its checkpoints, what judges said. Shows what goes, and asks.
 
     Refused while a process of the run is alive. Interrupted, the same command goes on.
     """
@@ -210,7 +210,7 @@ def rm(
     records, about = (sum(getattr(each, name) for each in found.topics) for name in ("records", "about_bytes"))
     parts = found.objects
     print_line(f"run {run}: {records} records in {len(found.topics)} topics, about {size(about)}")
-    print_line(f"checkpoints: {size(parts.own)}, in {settings.store.url}")
+    print_line(f"checkpoints: {size(parts.own)}, and the verdicts of judges, in {settings.store.url}")
     kept = "go too, but for those that another run names" if objects else "stay (--objects removes them)"
     print_line(f"adapters, {size(parts.adapters)}, and screenshots, about {size(parts.about_screenshots)}, {kept}")
     if not yes:

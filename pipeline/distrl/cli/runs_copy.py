@@ -29,7 +29,8 @@ def copy(
     All records under the same offsets, all objects that they name, checkpoints and the workers' progress; then the
     records of every update are held against the journal, and the log is folded there from the newest checkpoint and
     compared with its versions, so other learning settings in the file are refused but for a range. Times of records
-    are those of the copy. Variables (DISTRL_*) are not used for the other side.
+    are those of the copy. Variables (DISTRL_*) are not used for the other side. Interrupted, the same command names the
+    one that removes what is there.
     """
     settings, log = run_and_log(config, sets, run)
     from distrl.config import load as load_settings
@@ -47,7 +48,7 @@ def copy(
         def on_topic(topic: str, count: int) -> None:
             progress.update(bar, description=f"copied {count} {topic}")
 
-        found = copied(settings, open_store(settings.store), other, open_store(other.store), on_topic, part)
+        found = copied(settings, open_store(settings.store), other, open_store(other.store), on_topic, part, to)
     print_line(f"copied {found.records} records and {found.objects} objects of run {run} to {other.kafka.bootstrap}")
     if found.missing:
         print_line(f"{found.missing} objects that records name are in the store no more, or damaged")

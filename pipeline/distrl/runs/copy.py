@@ -7,16 +7,21 @@ never more than a beginning. The run keeps its name: the learner's random number
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from distrl.appagent import identity
 from distrl.broker import topic_admin
+from distrl.broker.connect import admin
 from distrl.broker.group import commit
 from distrl.broker.journal import journal_lines
 from distrl.broker.reader import RawRecord, retained
 from distrl.broker.runs import run_names
+from distrl.broker.topic_admin import topic_id
+from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError
 from distrl.runs.extent import LOG, extent_of
@@ -69,22 +74,20 @@ def copy(
     to_store: ObjectStore,
     on_topic: OnTopic,
     part: Part | None = None,
+    to_file: Path | None = None,
 ) -> Copied:
     """Copy `source.run` to the broker and the store of `to`, whose `run` is the same. What comes meanwhile, of a run
     that goes on, is not in the copy.
 
     part: trajectories from this offset to before that one, with all demonstrations and no journal: data for another
-    learner. Before anything is copied, raises BrokerError if that broker has the run already or the run has no such
-    part, ConfigError where the journal would be copied and `to` has other learning settings, PolicyError where its
-    base model cannot be read, and StoreError where that store cannot be written. Later BrokerError or StoreError where
-    either side fails; then remove what is there with `distrl runs rm`, and copy again.
+    learner. to_file: with the settings of `to`, for messages. Before anything is copied, raises BrokerError if that
+    broker has the run already or the run has no such part, ConfigError where the journal would be copied and `to` has
+    other learning settings, PolicyError where its base model cannot be read, and StoreError where that store cannot be
+    written. Later BrokerError or StoreError where either side fails; then the same call names the command that removes
+    what is there.
     """
     if to.run in run_names(to):
-        raise BrokerError(
-            f"run {to.run}",
-            f"is at the broker {to.kafka.bootstrap} already",
-            "remove it there first (`distrl runs rm` with that broker's settings), or name another broker",
-        )
+        raise _already_there(source, to, to_file)
     within = None if part is None else _within(source, part)
     here = run_settings(to)
     if within is None:
@@ -108,6 +111,38 @@ def copy(
     to = _wide_enough(to, len(retained(to, "tasks")))
     _record_what_differs(to, {**here, "kafka.task_partitions": to.kafka.task_partitions})
     return Copied(records, objects.copied, objects.missing)
+
+
+def _already_there(source: Config, to: Config, to_file: Path | None) -> BrokerError:
+    """The refusal of a broker that has the run, with the command that removes it where that touches no other one.
+
+    The command names broker and store over any variable: these are those of the source, rather.
+    """
+    where, there = f"run {to.run}", f"is at the broker {to.kafka.bootstrap} already"
+    if _is_same_log(source, to):
+        return BrokerError(where, f"{there}: it is the one to be copied", "set kafka.bootstrap there to another broker")
+    there = f"{there}, whole or as what is there of a copy that was interrupted"
+    if to.store.url == source.store.url:
+        return BrokerError(
+            where,
+            f"{there}, and both use the store {to.store.url}",
+            f"name another broker, and a store of its own, or delete the topics distrl.{to.run}.* there with Kafka's "
+            "own tools: `distrl runs rm` would delete the checkpoints that the run has here, too",
+        )
+    sets = (f"kafka.bootstrap={to.kafka.bootstrap}", f"store.url={to.store.url}")
+    file = [] if to_file is None else ["--config", str(to_file)]
+    command = ["distrl", "runs", "rm", to.run, *file, *(word for each in sets for word in ("--set", each))]
+    return BrokerError(
+        where,
+        there,
+        "name another broker, or, where no copy is under way and nobody needs what is there, remove it with "
+        f"`{shlex.join(command)}` and run this command again",
+    )
+
+
+def _is_same_log(source: Config, to: Config) -> bool:
+    ids = [topic_id(admin(each.kafka), each, topic_name(each.run, LOG)) for each in (source, to)]
+    return ids[0] == ids[1] if all(ids) else source.kafka.bootstrap == to.kafka.bootstrap
 
 
 def _refuse_other_learning(source: Config, to: Config, here: Settings) -> None:

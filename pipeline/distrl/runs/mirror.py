@@ -44,6 +44,9 @@ LATE_S = 10.0
 LINGER_MS = 5_000
 """Of records whose transaction is aborted before they are sent; a commit waits for nothing."""
 
+AGAIN = "run the same command again: it names the one that removes what is there"
+"""Of a hint; `distrl runs rm` alone would remove the run that is copied, where that is the one of the settings."""
+
 OnBatch = Callable[[list[RawRecord]], None]
 
 
@@ -191,8 +194,7 @@ class Mirror:
                 raise BrokerError(
                     f"{self._name(topic)}[{place.partition}]",
                     f"a record came to offset {place.offset}, which is not its own: somebody else writes to the copy",
-                    f"stop every process of run {self._to.run} there, remove it there with `distrl runs rm`, and copy "
-                    "again",
+                    f"stop every process of run {self._to.run} there, then {AGAIN}",
                 )
 
     def _write_in_order(self, topic: str, raws: Sequence[RawRecord]) -> None:
@@ -218,7 +220,7 @@ class Mirror:
             raise BrokerError(
                 name,
                 f"the broker at {self._to.kafka.bootstrap} has acknowledged nothing for {longest_s:g} s",
-                "see `distrl doctor` with its settings, remove the copy with `distrl runs rm`, and copy again",
+                f"see `distrl doctor` with its settings, then {AGAIN}",
             ) from None
 
     def _in_transaction(self, topic: str, raws: Iterable[RawRecord]) -> list[LogPosition | None]:
@@ -247,7 +249,7 @@ class Mirror:
         raise BrokerError(
             f"{name}[{partition}]",
             f"ends at {found}, not at {end}: the marker of a transaction did not come, or somebody else writes there",
-            "see `distrl doctor` with its settings, remove the copy with `distrl runs rm`, and copy again",
+            f"see `distrl doctor` with its settings, then {AGAIN}",
         )
 
     def _name(self, topic: str) -> str:

@@ -145,9 +145,7 @@ def heard(config: Config, found: RunOverview) -> tuple[str, ...]:
 
 def success_of(trajectories: Iterable[Trajectory]) -> float | None:
     """Share of successes among the last SUCCESS_WINDOW with a known outcome; None if there are none. Pure."""
-    known = [
-        each.outcome is Outcome.SUCCESS for each in trajectories if each.outcome in (Outcome.SUCCESS, Outcome.FAILURE)
-    ]
+    known = [each.outcome is Outcome.SUCCESS for each in trajectories if each.outcome.is_known]
     recent = known[-SUCCESS_WINDOW:]
     return sum(recent) / len(recent) if recent else None
 

@@ -25,7 +25,7 @@ from distrl.broker.topics import topic_name
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import LEARNING, Config, load
 from distrl.errors import BrokerError, ConfigError, WireError
-from distrl.policy.plugin import plugin_code
+from distrl.policy.plugin import SOURCES, plugin_code
 from distrl.runs.settings import (
     ABSENT,
     NOT_SETTINGS,
@@ -209,8 +209,9 @@ def join(config: Config, found: RecordedSettings | None, role: str, sources: Seq
     """Compare the settings of a starting `role` with the run's, `found`, and record them where the run has none.
 
     Warns of each setting that differs. Settings that the fold reads are the learner's: it records other ones as long as
-    nothing is journalled, and is refused after that. Of another package that brings the policy, other code is warned
-    of, and the learner's is recorded. sources: as of `config.sources`. Raises ConfigError, BrokerError, PolicyError.
+    nothing is journalled; after that it is refused with any but those of the journal. Of another package that brings
+    the policy, other code is warned of, and the learner's is recorded. sources: as of `config.sources`. Raises
+    ConfigError, BrokerError, PolicyError.
     """
     here = run_settings(config)
     if found is None:
@@ -220,27 +221,49 @@ def join(config: Config, found: RecordedSettings | None, role: str, sources: Seq
             append(config, role, sources, {**here, **named}, is_change=False)
             join(config, recorded(config), role, sources)  # another role may have been first
         return
-    differ = [each for each in differences(found.values, here) if each.path not in OWN_SINCE | {PLUGIN}]
+    differ = _differing(found, here)
     of_fold = learned(differ, config)
     if role == LEARNER and of_fold:
-        if journal_lines(config):
-            raise other_settings(of_fold, "the journal", config.run)
+        lines = journal_lines(config)
+        if lines:  # they decide: the settings may have been changed just as the first of them was written
+            refuse_other_settings(lines[-1].config_fingerprint, config, "the journal")
         changes = {each.path: each.here for each in of_fold if each.here is not ABSENT}
         append(config, role, sources, _whole_algorithm(changes, found.values, here), is_change=True)
-        LOG.info("nothing is learned yet: the run's settings are now %s", ", ".join(_now(each) for each in of_fold))
+        why = "the run has learned with them" if lines else "nothing is learned yet"
+        LOG.info("%s: the run's settings are now %s", why, ", ".join(_now(each) for each in of_fold))
     for each in differ:
         if role != LEARNER or each not in of_fold:
             LOG.warning("%s", _differs(each, config.run, sources))
     _compare_plugin(config, found.values.get(PLUGIN), role, sources)
 
 
+def refuse_changed(config: Config) -> None:
+    """Raises ConfigError where the run has other learning settings than the learner that is about to journal its first
+    update: they were changed since it started, and from then on the run could have neither. Raises BrokerError."""
+    found = recorded(config)
+    if found is None:
+        return
+    if of_fold := learned(_differing(found, run_settings(config)), config):
+        raise ConfigError(
+            ", ".join(each.path for each in of_fold),
+            f"was changed for run {config.run} since this learner started: {'; '.join(map(str, of_fold))}",
+            "start it again: nothing is learned yet, and it takes the run's settings where it is given none of its own",
+        )
+
+
+def _differing(found: RecordedSettings, here: Mapping[str, Any]) -> list[Difference]:
+    """Of the settings that belong to the run. here: those of a process, by path."""
+    return [each for each in differences(found.values, here) if each.path not in OWN_SINCE | {PLUGIN}]
+
+
 def _compare_plugin(config: Config, run: str | None, role: str, sources: Sequence[str]) -> None:
     """Warn where the package that brings the policy has other code than `run`, that of the run, and record the
-    learner's: who is started after it has to have the same. Of a run whose code nobody recorded nothing is said."""
+    learner's: who is started after it has to have the same. Of a run whose code nobody recorded, or earlier software
+    did, nothing is said."""
     here = plugin_code(config.policy)
     if here == run:
         return
-    if run is not None:
+    if run is not None and SOURCES not in run:
         LOG.warning(
             "the policy is of %s here, and of %s in run %s: the same log may give other weights. Hint: %s",
             here or "DistRL",

@@ -9,15 +9,17 @@ from itertools import islice
 from typing import Final
 
 from distrl.broker.connect import UnknownTopicError
-from distrl.broker.reader import LogReader
+from distrl.broker.reader import LogReader, place_of
 from distrl.broker.removal import delete_group, delete_topics
 from distrl.config import Config, with_run
+from distrl.errors import BrokerError
 from distrl.runs.key_set import KeySet
 from distrl.runs.named_objects import NAMING, objects_of, read
 from distrl.store.adapters import forget_pruned
 from distrl.store.folders import RUNS, VERDICTS
 from distrl.store.objects import ObjectStore, listed
 from distrl.types import ObjectRef
+from distrl.wire.codec import has_unknown_schema
 
 AT_ONCE: Final = 16
 """Objects deleted side by side. (Not all endpoints delete several in one request.)"""
@@ -40,8 +42,8 @@ def remove(
     """Delete `config.run`: the workers' group, its checkpoints and verdicts in the store, the topics.
 
     with_shared: also the adapters and screenshots that its records name, but for those that a record of `others`, runs
-    on this broker, names by the same key. Returns how many objects were deleted. Raises BrokerError, StoreError;
-    repeating it goes on.
+    on this broker, names by the same key. Returns how many objects were deleted. Raises BrokerError, also where one of
+    those has a record of a newer version, and StoreError; repeating it goes on.
     """
     delete_group(config)
     with KeySet() as doomed:
@@ -49,7 +51,7 @@ def remove(
             for ref in named(config):
                 doomed.add(ref.key)
             for other in others:
-                for ref in named(with_run(config, other)):
+                for ref in named(with_run(config, other), refuse_newer=True):
                     doomed.discard(ref.key)
         for folder in (RUNS, VERDICTS):  # listed to the end first: a listing's next page goes on from a key of the last
             for key in listed(store, f"{folder.of(config.run)}/"):
@@ -72,8 +74,11 @@ def _delete(store: ObjectStore, keys: Iterable[str], on_deleted: OnDeleted) -> i
     return deleted
 
 
-def named(config: Config) -> Iterator[ObjectRef]:
-    """Every content-addressed object that a record of the run names, some more than once. Raises BrokerError."""
+def named(config: Config, *, refuse_newer: bool = False) -> Iterator[ObjectRef]:
+    """Every content-addressed object that a record of the run names, some more than once. Raises BrokerError.
+
+    refuse_newer: also for a record of a newer version, which names what this one cannot read.
+    """
     for topic in NAMING:
         try:
             with LogReader(config, topic) as reader:
@@ -81,5 +86,12 @@ def named(config: Config) -> Iterator[ObjectRef]:
                     for raw in batch:
                         if (record := read(topic, raw)) is not None:
                             yield from objects_of(record)
+                        elif refuse_newer and has_unknown_schema(raw.value or b""):
+                            raise BrokerError(
+                                place_of(raw),
+                                f"was written by a newer version of DistRL, so which objects run {config.run} names is "
+                                "not known",
+                                "use that version, or leave --objects out: adapters and screenshots stay then",
+                            )
         except UnknownTopicError:
             continue  # a removal was interrupted

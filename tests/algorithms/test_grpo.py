@@ -31,9 +31,9 @@ Groups = Sequence[Sequence[tuple[bool, Sequence[tuple[float, float]]]]]
 
 
 def as_printed(groups: Groups, form: str) -> float:
-    """DeepSeekMath, equation 3 without its KL term, mean over the questions; or Dr. GRPO's with all steps' count as its
-    constant."""
-    total, all_steps = 0.0, sum(len(steps) for group in groups for _, steps in group)
+    """DeepSeekMath, equation 3 without its KL term, mean over the questions; or Dr. GRPO's, whose constant is what lets
+    the weights of all steps add up to 1."""
+    total, constant = 0.0, sum(len(steps) / len(group) for group in groups for _, steps in group)
     for group in groups:
         rewards = [float(won) for won, _ in group]
         for reward, (_, steps) in zip(rewards, group, strict=True):
@@ -43,7 +43,8 @@ def as_printed(groups: Groups, form: str) -> float:
             for logprob, behaviour in steps:
                 ratio = math.exp(min(max(logprob - behaviour, -10.0), 5.0))
                 clipped = min(max(ratio, 1 - CLIP), 1 + CLIP)
-                weight = 1 / (len(groups) * len(group) * len(steps)) if form == "grpo" else 1 / all_steps
+                whole = len(groups) * len(steps) if form == "grpo" else constant
+                weight = 1 / (len(group) * whole)
                 total -= weight * min(ratio * advantage, clipped * advantage)
     return total
 
@@ -89,6 +90,19 @@ def test_the_gradient_ends_where_the_ratio_has_gone_far_enough(ratio: float, adv
     clipped_loss(logprob, torch.tensor([-1.0 - math.log(ratio)]), torch.tensor([advantage]), CLIP).backward()
     assert logprob.grad is not None
     assert float(logprob.grad) == pytest.approx(slope, rel=1e-5, abs=1e-12)
+
+
+@pytest.mark.parametrize(("advantage", "slope"), [(1.0, 0.0), (-1.0, math.exp(5))])
+def test_a_recorded_probability_below_what_a_float32_holds_is_one_beyond_the_bound(
+    advantage: float, slope: float
+) -> None:
+    """A record may hold any finite number; as a float32 this one is −∞."""
+    logprob = torch.tensor([-1.0], requires_grad=True)
+    loss = clipped_loss(logprob, torch.tensor([-1e300]), torch.tensor([advantage]), CLIP)
+    loss.backward()
+    assert math.isfinite(float(loss.detach()))
+    assert logprob.grad is not None
+    assert float(logprob.grad) == pytest.approx(slope)
 
 
 def test_advantages_by_hand() -> None:

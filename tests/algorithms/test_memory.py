@@ -71,6 +71,19 @@ def test_new_trajectories_are_scored_whole_whatever_the_share() -> None:
     assert update(memory, 1) == [(1, index) for index in range(3)]
 
 
+def test_new_trajectories_count_among_the_share_so_a_large_window_leaves_older_scores_as_they_are() -> None:
+    memory = ArideMemory(settings("algorithm.replay.refresh_share=1", "algorithm.replay.refresh_within=1"))
+    memory.admit(record(0, 8))
+    update(memory, 0)
+    memory.buffer.columns["scored"][:8] = 1
+    for offset, steps, older in ((1, 3, 1), (2, 4, 0), (3, 6, 0)):
+        memory.admit(record(offset, steps))
+        memory.buffer.columns["scored"][7] = 2  # of record 0, so that none of its steps is due
+        found = [(entry.logged.position.offset, index) for entry, index in memory.outdated(1)]
+        assert [row for row in found if row[0] == 0] == [(0, index) for index in range(older)]
+        memory.buffer.columns["scored"][memory.buffer.live()[8:]] = 2
+
+
 def test_what_was_scored_longest_ago_is_next_up_to_the_share() -> None:
     memory = ArideMemory(settings())
     memory.admit(record(0, 8))

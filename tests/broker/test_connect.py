@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import socket
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError
-from distrl.broker.connect import BeyondUseError, check, explain, settings
-from distrl.config import Config, load
+from confluent_kafka.admin import AdminClient
+from distrl.broker import connect
+from distrl.broker.connect import BeyondUseError, OnError, check, explain, settings
+from distrl.config import Config, KafkaSettings, load
 from distrl.errors import BrokerError
 
 PASSWORD = "a-password-to-keep"  # never printed
@@ -64,15 +66,26 @@ def test_a_certificate_file_that_is_none_is_reported_before_connecting(tmp_path:
         check(config)
 
 
-def test_nothing_listens_at_the_address() -> None:
+def test_nothing_listens_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard, admin = list[KafkaError](), connect.admin
+
+    def hearing(kafka: KafkaSettings, on_error: OnError) -> AdminClient:
+        def note(error: KafkaError) -> None:
+            on_error(error)
+            if error.code() != KafkaError._ALL_BROKERS_DOWN:
+                heard.append(error)
+
+        return admin(kafka, note)
+
+    monkeypatch.setattr(connect, "admin", hearing)
+    # The deadline is over once the client has heard why: a busy machine may take longer to try than to be waited for.
+    monkeypatch.setattr(connect, "time", SimpleNamespace(monotonic=lambda: float(len(heard))))
     with socket.socket() as held:  # bound and not listening: nobody else can take the port meanwhile
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
         config = configured(f"kafka.bootstrap=127.0.0.1:{port}", "kafka.connect_timeout_s=0.5")
-        started = time.monotonic()
         with pytest.raises(BrokerError, match="Connection refused") as told:
             check(config)
-    assert time.monotonic() - started < 15
     assert told.value.where == "kafka.bootstrap"
     assert f"127.0.0.1:{port}" in told.value.what
     assert "distrl up" in told.value.hint

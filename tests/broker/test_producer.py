@@ -17,7 +17,7 @@ from distrl.broker.producer import WARN_AFTER_S, WARN_EVERY_S, RecordProducer, R
 from distrl.config import Config, load
 from distrl.errors import BrokerError
 from distrl.types import Heartbeat
-from waiting import until
+from waiting import WITHIN_S, until
 
 BEAT = Heartbeat("worker-0", "worker", 0, None, None)
 
@@ -94,7 +94,7 @@ def test_a_client_that_can_do_nothing_more_says_so(away: Config) -> None:
         waiting = producer.publish("heartbeats", "worker-0", BEAT)
         fail(producer._producer, KafkaError.INVALID_PRODUCER_EPOCH, b"somebody else writes")
         with pytest.raises(BeyondUseError, match=r"somebody else writes[^$]*start this process again"):
-            waiting.result(10)
+            waiting.result(WITHIN_S)
         with pytest.raises(BeyondUseError, match="start this process again"):
             producer.publish("heartbeats", "worker-0", BEAT)
         assert producer.waiting == 0
@@ -124,7 +124,7 @@ def test_a_thread_that_ends_unexpectedly_fails_what_waits_and_what_comes(
     published = threading.Event()
 
     def serve(self: RecordProducer) -> None:
-        assert published.wait(10)
+        assert published.wait(WITHIN_S)
         raise ValueError("a callback is broken")
 
     monkeypatch.setattr(RecordProducer, "_serve", serve)
@@ -133,7 +133,7 @@ def test_a_thread_that_ends_unexpectedly_fails_what_waits_and_what_comes(
         published.set()
         for future in waiting:
             with pytest.raises(BeyondUseError, match=r"has ended: ValueError: a callback is broken"):
-                future.result(10)
+                future.result(WITHIN_S)
         with pytest.raises(BeyondUseError, match="start this process again"):
             producer.publish("heartbeats", "worker-0", BEAT)
         assert producer.waiting == 0
@@ -145,7 +145,7 @@ def test_records_that_wait_are_reported_now_and_then_and_when_it_is_over(
     monkeypatch.setattr(RecordProducer, "_serve", lambda self: None)  # this thread says when it is
     with caplog.at_level("INFO", "distrl.broker.producer"), RecordProducer(away, "a-test") as producer:
         producer.publish("heartbeats", "worker-0", BEAT)
-        began = time.monotonic()
+        ((_, began),) = producer._unacknowledged.values()
         for after in (WARN_AFTER_S / 2, WARN_AFTER_S + 1, WARN_AFTER_S + 2, WARN_AFTER_S + 2 + WARN_EVERY_S):
             producer._warn_waiting(began + after)
         said = [record.getMessage() for record in caplog.records]

@@ -64,6 +64,7 @@ from distrl.types import (
 from groups import committed
 from learner.world import learning
 from PIL import Image
+from waiting import until
 
 from faults.roles import KILLED, Launcher, Role
 
@@ -358,18 +359,22 @@ class LiveRun:
     def forget_learning(self) -> None:
         """Take away journal, versions and checkpoints, and leave the log: a learner then learns it all anew."""
         names = [topic_name(self.config.run, name) for name in ("updates", "versions")]
-        for future in self._admin.delete_topics(names).values():
-            future.result(PATIENCE_S)
+        self._delete_topics(*names)
         for key in list(self.store.list(f"runs/{self.config.run}/")):
             self.store.delete(key)
         topic_admin.ensure(self.config)
 
     def make_again(self, topic: str) -> None:
         """Delete the topic and make it anew: empty, under its name, with another id."""
-        name = topic_name(self.config.run, topic)
-        self._admin.delete_topics([name])[name].result(PATIENCE_S)
+        self._delete_topics(topic_name(self.config.run, topic))
         topic_admin.ensure(self.config)
         self.new_producer()
+
+    def _delete_topics(self, *names: str) -> None:
+        """A broker tells of a topic for a moment longer, and one that is looked for then would not be made anew."""
+        for future in self._admin.delete_topics(list(names)).values():
+            future.result(PATIENCE_S)
+        until(lambda: not set(names) & self._admin.list_topics(timeout=10).topics.keys(), "the topics to be gone")
 
     def new_producer(self) -> None:
         """After a loss of acknowledged records: the broker refuses what follows them, and ends that producer."""

@@ -173,6 +173,11 @@ def half_an_upload(nth: int) -> None:
     HTTPConnection.putrequest, HTTPConnection.send = noting, sending  # type: ignore[method-assign]
 
 
+def stands_still_at_update(nth: int) -> None:
+    """No place to die at: the learner stops itself once an update is journalled, until somebody lets it go on."""
+    after(Journal, "append", nth_time(nth, lambda: os.kill(os.getpid(), signal.SIGSTOP)), always)
+
+
 def reads_few_ahead(nth: int) -> None:
     """No place to die at: the learner stops reading with `nth` pending records, of which it takes thousands."""
     loop.READ_AHEAD = nth
@@ -260,6 +265,7 @@ POINTS: dict[str, Callable[[int], None]] = {
         checkpoint_before_its_version,
         uploading_beside_an_update,
         half_an_upload,
+        stands_still_at_update,
         reads_few_ahead,
         letter_written,
         screenshot_stored,

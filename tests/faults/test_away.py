@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import factories
+import psutil
 import pytest
 from confluent_kafka import Producer
 from distrl.broker.consumer import CLOSE_S, LOOK_S, LoggedTask, TaskConsumer
@@ -30,7 +32,9 @@ from faults.proxy import END_TRANSACTION, Proxy, behind
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 PER_UPDATE = 3
-GRACE_S = 5.0
+AT_WORK = 8
+"""Updates of the policy after which a learner has read what was in the log when it began."""
+GRACE_S = 20.0
 """What a busy machine may add to a deadline."""
 
 
@@ -107,11 +111,15 @@ def test_a_worker_stops_though_the_broker_hangs(run: LiveRun) -> None:
 # The learner
 
 
-def busy(run: LiveRun, updates: int) -> None:
-    """A learner in the midst of that many updates, whose records it has read: its next append is never far."""
+@contextmanager
+def standing_still(run: LiveRun, updates: int) -> Iterator[None]:
+    """A learner in the midst of that many updates, whose records it has read: its next append is near once it goes on,
+    which it does at the end of the block. Else it could be through before this process takes the broker away."""
     run.record(demonstrations=6, trajectories=PER_UPDATE * (updates - WARMUP))
-    run.learner()
-    run.until("it to be at work", lambda: len(run.updates()) > WARMUP)
+    learner = psutil.Process(run.learner("stands_still_at_update", nth=WARMUP + AT_WORK).pid)
+    run.until("it to stand still", lambda: learner.status() == psutil.STATUS_STOPPED)
+    yield
+    learner.send_signal(signal.SIGCONT)
 
 
 def waits(run: LiveRun, attempts: int) -> None:
@@ -120,9 +128,9 @@ def waits(run: LiveRun, attempts: int) -> None:
 
 
 def hangs_until(run: LiveRun, attempts: int, updates: int) -> None:
-    busy(run, updates)
+    with standing_still(run, updates):
+        run.servers.signal("kafka", signal.SIGSTOP)
     learner = run.roles["learner"]
-    run.servers.signal("kafka", signal.SIGSTOP)
     try:
         waits(run, attempts)
     finally:
@@ -177,8 +185,8 @@ def test_a_learner_that_stood_still_in_a_write_sees_that_this_may_be_why_and_goe
 
 @pytest.mark.faults_long
 def test_a_learner_that_waits_for_a_dead_broker_can_be_stopped_and_one_that_is_not_goes_on(run: LiveRun) -> None:
-    busy(run, 60)
-    run.servers.kill("kafka")
+    with standing_still(run, 60):
+        run.servers.kill("kafka")
     waits(run, 1)
     run.stop("learner")
     run.servers.start("kafka")

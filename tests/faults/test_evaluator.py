@@ -40,8 +40,9 @@ def finished(start: Callable[[], Role]) -> Role:
     raise AssertionError(role.said())
 
 
-def follower(run: LiveRun) -> Role:
-    return run.start("evaluator", "evaluate", sets=[f"evaluate.validation_episodes={EPISODES}", "evaluate.every_s=0.2"])
+def follower(run: LiveRun, point: str | None = None, nth: int = 1) -> Role:
+    sets = [f"evaluate.validation_episodes={EPISODES}", "evaluate.every_s=0.2"]
+    return run.start("evaluator", "evaluate", sets=sets, point=point, nth=nth)
 
 
 @pytest.mark.parametrize(
@@ -73,9 +74,9 @@ def test_an_evaluation_that_is_killed_goes_on_where_it_was(run: LiveRun, point: 
 
 def test_a_version_whose_evaluation_was_cut_off_is_finished_before_newer_ones(run: LiveRun) -> None:
     run.publish_version(0)
-    killed = follower(run)
-    run.until("some evaluations of version 0", lambda: len(run.evaluations()) >= 2)
-    killed.kill()
+    killed = follower(run, "evaluation_recorded", nth=2)
+    run.until("the evaluator to die", lambda: killed.code is not None)
+    assert killed.code == KILLED
     assert 2 <= len(run.evaluations()) < EPISODES
     run.publish_version(1)
     run.publish_version(2)
@@ -113,6 +114,7 @@ def test_a_version_whose_weights_are_spoilt_is_passed_over(run: LiveRun) -> None
     run.until("its score", lambda: run.beats(run.config.evaluate.name)[-1].version == 1)
     run.stop()
     assert run.beats(run.config.evaluate.name)[-1].metrics["evaluated"] == EPISODES
+    assert run.beats(run.config.evaluate.name)[-1].metrics["evaluation_tasks"] == EPISODES
     assert evaluator.said().count("version 0 is skipped") == 1
     assert "version 0, validation: -" not in evaluator.said(), "nothing was played, so there is no score"
 

@@ -18,6 +18,7 @@ from distrl.broker.versions import lineage
 from distrl.evaluate.gather import final_digests
 from distrl.learner.verify import verify
 from distrl.offline.lineage.read import follow
+from distrl.runs.recorded import change
 from distrl.store.adapters import read_adapter
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.store.objects import MissingObjectError
@@ -36,6 +37,11 @@ def wait_restored(run: LiveRun, learner: Role) -> None:
     run.until("the learner to be where one before it was", lambda: "restored the checkpoint" in learner.said())
 
 
+def wait_saved(run: LiveRun, updates: int) -> None:
+    """A checkpoint is uploaded beside what the learner does next."""
+    run.until("the checkpoint", lambda: recovered(run) == updates)
+
+
 def left_in_peace(run: LiveRun, updates: int) -> Learned:
     """What an undisturbed learner makes of the same log: journal, versions and checkpoints are taken away before."""
     run.forget_learning()
@@ -50,6 +56,7 @@ def at_random_instants(run: LiveRun, rule: random.Random, kills: int) -> None:
     run.record(demonstrations=6, trajectories=PER_UPDATE)
     run.learner()
     run.until_learned(WARMUP + 1)
+    wait_saved(run, WARMUP + 1)
     run.roles["learner"].kill()
     run.record(trajectories=4 * PER_UPDATE)
     began = time.monotonic()
@@ -164,6 +171,7 @@ def test_of_two_learners_the_older_is_fenced_and_publishes_nothing_more(run: Liv
     clock.write_text("7200")
     older = run.start("learner", "learner", clock=clock)
     run.until_learned(WARMUP + 1)
+    wait_saved(run, WARMUP + 1)
     newer = run.start("newer", "learner")
     wait_restored(run, newer)  # which comes after it has opened the journal
     run.record(trajectories=2 * PER_UPDATE)
@@ -185,7 +193,7 @@ def test_a_full_disk_at_a_checkpoint_leaves_the_old_one_and_the_learner_goes_on_
     run.record(demonstrations=6, trajectories=PER_UPDATE)
     learner = run.learner()
     run.until_learned(WARMUP + 1)
-    run.until("the first checkpoint", lambda: recovered(run) == 3)
+    wait_saved(run, WARMUP + 1)
     adapter = run.versions()[0].adapter.size
     tensors = max(file.stat().st_size for file in (tmp_path / "objects" / "runs").rglob("*.safetensors"))
     assert adapter < tensors // 2
@@ -301,6 +309,38 @@ def test_a_record_whose_object_is_gone_for_good_is_skipped_and_the_run_goes_on_w
     names = [each.task_id for each in follow(run.config, history(run.config)).trajectories]
     assert whole.task_id not in names
     assert len(names) == 6 + 3 * PER_UPDATE, "a lineage leaves it out as well"
+
+
+def test_settings_that_change_while_demonstrations_are_waited_for_end_the_learner_before_it_journals(
+    run: LiveRun,
+) -> None:
+    learner = run.learner()
+    run.until("it to be past its start", lambda: "update 0 waits" in learner.said())
+    other = run.config.model_copy(update={"learner": run.config.learner.model_copy(update={"seed": 3})})
+    change(other, "runs set", (), {"learner.seed": 3})
+    run.record(demonstrations=6)
+    assert learner.wait() == 1
+    assert "was changed for run" in " ".join(learner.said().split())
+    assert run.updates() == []
+    run.learner()
+    run.until_learned(WARMUP)
+
+
+def test_a_demonstration_is_skipped_of_a_run_that_has_no_more_than_it_waits_for(run: LiveRun) -> None:
+    """As `distrl demonstrate` publishes them: no other one comes, and a second start of it adds none."""
+    run.record(demonstrations=run.config.warmup.demonstrations, trajectories=2 * PER_UPDATE)
+    run.learner()
+    run.until_learned(WARMUP + 2)
+    run.stop("learner")
+    assert run.start("skip", "skip", "demonstrations/0/2", "--reason", "lost with a disk").wait() == 0
+    learner = run.learner()
+    run.until("it to fold all again", lambda: len(history(run.config).updates) == WARMUP + 2)
+    run.until("its versions", lambda: in_force(lineage(run.config), history(run.config))[-1].update == WARMUP + 1)
+    learner.kill()
+    fresh, _ = verify(run.config, from_start=True)
+    assert fresh.u == WARMUP + 2
+    names = [each.task_id for each in follow(run.config, history(run.config)).trajectories]
+    assert len(names) == run.config.warmup.demonstrations - 1 + 2 * PER_UPDATE
 
 
 def test_a_skip_after_which_nothing_could_be_folded_again_is_refused(run: LiveRun) -> None:

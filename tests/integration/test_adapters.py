@@ -13,7 +13,7 @@ from distrl.broker.connect import admin
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.topics import topic_name
-from distrl.broker.versions import VersionFollower
+from distrl.broker.versions import Lineage, VersionFollower
 from distrl.config import Config, StoreSettings, load
 from distrl.errors import PolicyError, StoreError
 from distrl.learner.adapters import BLOCK, NamedVersions, prune_adapters
@@ -43,10 +43,17 @@ def published(config: Config, store: ObjectStore) -> list[Version]:
     versions = [
         factories.version(n, adapter=put_adapter(store, config.run, f"{config.run} {n}".encode())) for n in range(COUNT)
     ]
+    publish(config, versions)
+    return versions
+
+
+def publish(config: Config, versions: list[Version]) -> None:
+    """Returns once the last is visible: the broker has marked its transaction then."""
     with Journal(config) as journal:
         for each in versions:
             journal.publish_version(each)
-    return versions
+    with VersionFollower(config) as follower:
+        assert follower.wait_newer(versions[-1].version - 1, LIMIT_S) == versions[-1]
 
 
 def play(config: Config, number: int, version: int) -> None:
@@ -65,17 +72,27 @@ def test_adapters_go_once_no_trajectory_names_them_and_readers_are_told(config: 
     versions, newest = published(config, store), set(range(COUNT - KEEP, COUNT))
     play(config, 0, 0)
     play(config, 1, BLOCK)
-    named, of_block = NamedVersions(), set(range(BLOCK, 2 * BLOCK))
-    prune_adapters(config, store, versions, named, {})
+    lineage, named, of_block = Lineage(config), NamedVersions(), set(range(BLOCK, 2 * BLOCK))
+    prune_adapters(config, store, lineage, named, {})
     assert stored(store, versions) == newest | of_block | set(range(BLOCK))
     place = TopicPartition(topic_name(config.run, "trajectories"), 0, 1)
     client = admin(config.kafka)
     client.delete_records([place])[place].result(LIMIT_S)
-    prune_adapters(config, store, versions, named, {0: 2})
+    prune_adapters(config, store, lineage, named, {0: 2})
     assert stored(store, versions) == newest | of_block
     assert read_adapter(store, config.run, versions[BLOCK + 1]) == f"{config.run} {BLOCK + 1}".encode()
     with pytest.raises(StoreError, match=f"version 0 of run {config.run}: was pruned by learner.keep_adapters={KEEP}"):
         export_adapter(config, 0, tmp_path / "gone")
+
+
+def test_weights_that_another_learner_has_published_again_stay(config: Config) -> None:
+    """As one does that redoes updates of which an earlier version was made. Who prunes may not have seen it."""
+    store = open_store(config.store)
+    versions, lineage = published(config, store), Lineage(config)
+    assert lineage.read() == versions, "as at the checkpoint before"
+    publish(config, [factories.version(COUNT, adapter=versions[1].adapter)])
+    prune_adapters(config, store, lineage, NamedVersions(), {})
+    assert stored(store, versions) == {1, COUNT - 2, COUNT - 1}
 
 
 def test_whole_weights_are_not_exported_as_an_adapter(config: Config, tmp_path: Path) -> None:

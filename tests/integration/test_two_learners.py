@@ -11,8 +11,8 @@ from confluent_kafka import OFFSET_END, TopicPartition
 from distrl.broker import claims, fenced, topic_admin
 from distrl.broker.claims import Claim, ReplacedError
 from distrl.broker.connect import admin
-from distrl.broker.fenced import this_process
-from distrl.broker.journal import Journal
+from distrl.broker.fenced import FencedError, this_process
+from distrl.broker.journal import Journal, journal_up_to
 from distrl.broker.producer import RecordProducer
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
@@ -101,6 +101,29 @@ def test_a_learner_that_was_fenced_by_none_that_stays_goes_on(config: Config, mo
         until_written(lambda: here.append(update(1)), PATIENCE_S)
         here.append(update(2))
     assert updates_of(config, 3) == [update(0), update(1), update(2)]
+
+
+def test_a_start_reads_the_journal_once_after_it_has_fenced_every_other(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an older learner wrote until then counts, and it is read no sooner."""
+    read = list[int]()
+
+    def up_to(given: Config) -> tuple[list[Update], int]:
+        lines, end = journal_up_to(given)
+        read.append(len(lines))
+        return lines, end
+
+    monkeypatch.setattr(journal_writer, "journal_up_to", up_to)
+    with Journal(config) as older:
+        older.append(update(0))
+        with JournalWriter(config) as later:
+            with pytest.raises(FencedError):
+                older.append(update(1))
+            assert later.history().updates == (update(0),)
+            assert read == [1]
+            later.append(update(1))
+    assert updates_of(config, 2) == [update(0), update(1)]
 
 
 def test_what_an_older_learner_has_written_last_is_read_before_the_later_one_goes_on(

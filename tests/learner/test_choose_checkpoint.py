@@ -42,6 +42,14 @@ def test_the_updates_that_count_have_no_gap_and_the_latest_line_of_each_wins(fou
         assert History.of(found[:cut]).updates == History.of(found[:cut]).updates
 
 
+@given(lines)
+def test_what_counted_before_each_line_that_made_updates_void_is_what_the_lines_before_it_say(
+    found: list[Update],
+) -> None:
+    before = [(each, History.of(found[:at]).updates) for at, each in enumerate(found) if each.void]
+    assert list(History.of(found).before_voids()) == [said for each, said in before if each.u < len(said)]
+
+
 @given(lines, st.integers(0, 6))
 def test_a_line_that_follows_what_is_lost_counts_for_nothing(found: list[Update], beyond_by: int) -> None:
     said = History.of(found)

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 import pytest
+from distrl.broker.reader import RawRecord
 from distrl.config import load
 from distrl.learner.adapters import BLOCK
 from distrl.learner.pending import PendingLog
-from distrl.types import LoggedTrajectory, LogPosition, Outcome, Watermark
+from distrl.learner.reading import take
+from distrl.learner.skipped import SkippedRecords
+from distrl.types import LoggedTrajectory, LogPosition, Outcome, Skipped, Watermark
+from distrl.wire.codec import encode
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +44,37 @@ def test_update_0_waits_for_its_demonstrations_and_takes_no_more() -> None:
     box.push(item(2, "d2", topic=DEMONSTRATIONS))
     box.push(item(3, "d3", topic=DEMONSTRATIONS))
     assert offsets(box.due(0, RUN)) == {"demonstrations": 3}
+
+
+@pytest.mark.parametrize("left_out", [0, 1, 2])
+def test_update_0_does_not_wait_for_a_demonstration_that_a_person_left_out(left_out: int) -> None:
+    """Where there are no more of them than it waits for, nothing would end the wait."""
+    box, made = pending_log(), [item(offset, f"d{offset}", topic=DEMONSTRATIONS) for offset in range(4)]
+    raws = [RawRecord(each.position, b"", encode(each.trajectory), 0) for each in made]
+    sha256 = hashlib.sha256(raws[left_out].value or b"").hexdigest()
+    skipped = SkippedRecords([], [Skipped(DEMONSTRATIONS, 0, left_out, sha256, "lost")])
+    for raw in raws[:3]:
+        assert box.due(0, RUN) is None
+        take(raw, box, skipped)
+    assert box.due(0, RUN) is not None
+    take(raws[3], box, skipped)
+    box.leave_out(LogPosition(TRAJECTORIES, 0, 0))
+    due = box.due(0, RUN)
+    assert offsets(due) == {"demonstrations": 3}
+    window = [each.trajectory.task_id for each in box.window(due or ())]
+    assert window == [f"d{offset}" for offset in range(3) if offset != left_out]
+    box.folded(due or ())
+    assert offsets(box.due(1, RUN)) == {"demonstrations": 4}, "as without it, the next update takes the others"
+
+
+def test_update_0_waits_for_another_where_a_demonstration_cannot_be_decoded() -> None:
+    """It may come back, as a new record at the end of the topic: `distrl dlq retry`."""
+    box = pending_log(*(item(i, f"d{i}", topic=DEMONSTRATIONS) for i in range(2)))
+    box.passed(LogPosition(DEMONSTRATIONS, 0, 2))
+    assert (box.due(0, RUN), box.missing_demonstrations(0, RUN)) == (None, 1)
+    assert box.missing_demonstrations(1, RUN) == 0
+    box.push(item(3, "d2", topic=DEMONSTRATIONS))
+    assert offsets(box.due(0, RUN)) == {"demonstrations": 4}
 
 
 def test_the_rest_of_the_warm_up_waits_for_nothing() -> None:

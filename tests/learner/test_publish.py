@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from distrl import config as settings_room
 from distrl.broker.journal import History
 from distrl.config import Config
 from distrl.errors import BrokerError, StoreError
-from distrl.learner.publish import Publisher, _reserved_key, publishes, reservation
+from distrl.learner.publish import Publisher, publishes
+from distrl.learner.reservations import Reservation, reserve
 from distrl.learner.state import LearnerState
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import Version
@@ -126,9 +128,35 @@ def test_a_version_whose_record_is_lost_is_made_up_for_once_however_often_a_lear
     assert [version.version for version in sent] == [5]
 
 
-@pytest.mark.parametrize(("noted", "version"), [(b'{"version": "7"}', 7), (b'{"version": []}', -1), (b"[]", -1)])
-def test_a_reservation_that_somebody_wrote_by_hand_is_a_number_or_none(
-    store: ObjectStore, noted: bytes, version: int
+def test_a_number_that_a_replaced_learner_has_reserved_late_is_given_to_no_other_weights(
+    settings: Config, state: LearnerState, store: ObjectStore
 ) -> None:
-    store.put_named(_reserved_key("demo"), noted)
-    assert reservation(store, "demo")["version"] == version
+    sent: list[Version] = []
+    Publisher(settings, store, sent.append, (), lambda: 1).due(state)
+    reserve(store, settings.run, Reservation(0, 1, "ab" * 32))
+    Publisher(settings, store, sent.append, (), lambda: 2).due(state)  # the record of version 0 is lost
+    assert [version.version for version in sent] == [0, 1]
+
+
+def test_a_number_that_was_reserved_and_not_published_is_taken_by_the_same_weights(
+    settings: Config, state: LearnerState, store: ObjectStore
+) -> None:
+    def away(_: Version) -> None:
+        raise BrokerError("kafka", "is away", "start it")
+
+    sent: list[Version] = []
+    with pytest.raises(BrokerError):
+        Publisher(settings, store, away, (), lambda: 1).due(state)
+    Publisher(settings, store, sent.append, (), lambda: 2).due(state)
+    assert [version.version for version in sent] == [0]
+
+
+def test_a_number_that_earlier_software_has_reserved_is_given_to_no_other_weights(
+    settings: Config, state: LearnerState, store: ObjectStore
+) -> None:
+    """Its record is lost, and the run goes on after an upgrade."""
+    old = {"sha256": "ab" * 32, "update": 1, "version": 4}
+    store.put_named(f"runs/{settings.run}/newest-version.json", json.dumps(old).encode())
+    sent: list[Version] = []
+    Publisher(settings, store, sent.append, (), lambda: 1).due(state)
+    assert [version.version for version in sent] == [5]

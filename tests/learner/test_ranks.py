@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+import brought
+import byte_policy
 import pytest
 import torch
 from distrl.compute import Compute, refuse_idle_ranks
@@ -430,6 +432,27 @@ def test_a_stop_of_any_rank_reaches_rank_0_and_other_settings_are_refused_on_all
     for heard, said in results(2, both, of(base)):
         assert heard
         assert "those of rank 1 are not those of rank 0" in said
+
+
+def other_plugin(ranks: Ranks, settings: Config, sites: Sequence[Path]) -> str:
+    """What is raised where each rank has the package that is installed in its own one of `sites`."""
+    sys.path.insert(0, str(sites[ranks.rank]))
+    try:
+        refuse_other_settings(settings, ranks)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def test_other_code_of_the_package_that_brings_the_policy_is_refused_on_all(tmp_path: Path) -> None:
+    settings = of(byte_policy.save(tmp_path / "base"))
+    first, same, other = (brought.install(tmp_path / name) for name in ("first", "same", "other"))
+    assert results(2, other_plugin, settings, (first, same)) == ["", ""]
+    brought.edit(other)
+    for raised in results(2, other_plugin, settings, (first, other)):
+        assert "its policy is of users_family 1 (files " in raised
+        assert "on rank 1, and of users_family 1 (files " in raised
+        assert "install the same package on the host of every rank" in raised
 
 
 def dealt(ranks: Ranks, settings: Config) -> tuple[list[int], list[int], str]:

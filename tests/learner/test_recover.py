@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +13,13 @@ from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.learner import recover as room
 from distrl.learner.choose_checkpoint import chain
 from distrl.learner.fold import fold
-from distrl.learner.recover import Log, recover, snapshot, unfolded
+from distrl.learner.recover import FORMAT, Log, recover, snapshot, unfolded
 from distrl.learner.state import LearnerState
-from distrl.store.checkpoints import save_checkpoint, tensor_files
+from distrl.store.checkpoints import checkpoint_meta, save_checkpoint, tensor_files
 from distrl.store.objects import ObjectStore, open_store
-from distrl.types import LoggedTrajectory, Update
+from distrl.types import LoggedTrajectory, Skipped, Update
 
-from learner.world import Screens, config, update_of, windows
+from learner.world import TRAJECTORIES, Screens, config, update_of, windows
 
 
 def log_up_to(state: LearnerState) -> Log:
@@ -121,13 +122,70 @@ def test_checkpoints_of_a_run_on_another_broker_are_neither_begun_with_nor_delet
     settings: Config, run: Run, store: ObjectStore
 ) -> None:
     """An empty broker beside the store of a run: `distrl up` in another folder, a wrong kafka.bootstrap."""
-    state, _, _ = run
+    state, updates, _ = run
     with pytest.raises(BrokerError, match="made again or mirrored"):
         recover(settings, store, history=History(), log=Log({}, "other ids"))
     with pytest.raises(BrokerError, match="made again or mirrored"):  # also where a learner was at work there
-        recover(settings, store, history=History(1, log_id="other ids"), log=Log({}, "other ids"))
+        recover(settings, store, history=History(tuple(updates[:1]), log_id="other ids"), log=Log({}, "other ids"))
     lost = recover(settings, store, history=History(), log=Log({}, "ids"))
     assert (lost.state.u, set(lost.refused)) == (0, {state.u}), "a whole log that was lost is no other log"
+
+
+def voided_from(u: int, updates: Sequence[Update]) -> Update:
+    """The journal's line of a skip."""
+    left_out = Skipped(TRAJECTORIES, 0, 2, "ab", "lost")
+    marks, settings = updates[u - 1].watermarks, updates[u - 1].config_fingerprint
+    return Update(u, marks, settings, 0, log_id="ids", void="lost", skipped=(left_out,))
+
+
+def test_a_checkpoint_of_void_updates_is_refused_alone_where_a_run_was_copied_to(
+    settings: Config, run: Run, store: ObjectStore
+) -> None:
+    """A copy keeps the topic ids of its source in journal and manifests; the topics there have others."""
+    state, updates, _ = run
+    updates = [replace(each, log_id="ids") for each in updates]
+    there = replace(log_up_to(state), id="other ids")
+    for after in ([], updates[2:4]):  # folded again, in part
+        history = History.of([*updates, voided_from(2, updates), *after])
+        found = recover(settings, store, history=history, log=there)
+        assert (found.state.u, set(found.refused)) == (0, {5})
+
+
+def test_a_checkpoint_that_the_journal_never_had_is_another_runs_also_beside_void_lines(
+    settings: Config, run: Run, store: ObjectStore
+) -> None:
+    """Of a source that goes on, where copy and source share a store: to refuse it alone would delete it."""
+    state, updates, _ = run
+    there = replace(log_up_to(state), id="other ids")
+    named = [replace(each, log_id="ids") for each in updates]
+    others = [*named[:4], replace(named[4], window_sha256="ab")]  # the copy has gone on by itself
+    for before in (named[:4], others):
+        with pytest.raises(BrokerError, match="was copied or mirrored here, and is not the whole journal"):
+            recover(settings, store, history=History.of([*before, voided_from(2, named)]), log=there)
+
+
+def test_a_copy_whose_journal_lost_its_tail_is_told_from_topics_that_were_made_again(
+    settings: Config, run: Run, store: ObjectStore
+) -> None:
+    """Beside a checkpoint that came with it; the trajectories are whole."""
+    state, updates, _ = run
+    there = replace(log_up_to(state), id="other ids")
+    named = [replace(each, log_id="ids") for each in updates]
+    with pytest.raises(BrokerError, match=r"was copied or mirrored here, .* the journal ends after 3 updates"):
+        recover(settings, store, history=History.of(named[:3]), log=there)
+    made_again = Log(dict.fromkeys(there.ranges, (0, 1)), "other ids")
+    with pytest.raises(BrokerError, match="made again or mirrored"):  # beside a journal that is whole
+        recover(settings, store, history=History.of(named), log=made_again)
+    gone_on = [*named[:3], replace(updates[3], window_sha256="ab", log_id="other ids")]
+    with pytest.raises(BrokerError, match="made again or mirrored"):  # nothing says that it is a copy
+        recover(settings, store, history=History.of(gone_on), log=there)
+
+
+def test_a_void_line_excuses_no_log_that_lacks_records(settings: Config, run: Run, store: ObjectStore) -> None:
+    _, updates, _ = run
+    history = History.of([*updates, voided_from(2, updates), *updates[2:]])
+    with pytest.raises(BrokerError, match="made again or mirrored"):
+        recover(settings, store, history=history, log=Log({}, "other ids"))
 
 
 def test_a_checkpoint_with_a_damaged_tensor_is_refused_so_that_pruning_does_not_count_it(
@@ -147,5 +205,17 @@ def test_a_checkpoint_whose_manifest_cannot_be_read_is_refused_so_that_pruning_d
     """As one of a later version, after a roll-back: each checkpoint of this version would be deleted for it at once."""
     state, updates, _ = run
     save_checkpoint(store, settings.run, state.u, {}, meta)
+    found = recover(settings, store, history=History.of(updates), log=log_up_to(state))
+    assert (found.state.u, set(found.refused)) == (0, {state.u})
+
+
+def test_a_checkpoint_of_a_later_format_is_refused_however_much_of_its_manifest_can_be_read(
+    settings: Config, run: Run, store: ObjectStore
+) -> None:
+    state, updates, _ = run
+    meta = dict(checkpoint_meta(store, settings.run, state.u) or {})
+    assert meta.pop("format") == FORMAT
+    del meta["config_fingerprint"]
+    save_checkpoint(store, settings.run, state.u, {}, meta | {"format": FORMAT + 1})
     found = recover(settings, store, history=History.of(updates), log=log_up_to(state))
     assert (found.state.u, set(found.refused)) == (0, {state.u})

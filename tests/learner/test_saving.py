@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import History
+from distrl.broker.versions import Lineage
 from distrl.config import Config
 from distrl.errors import StoreError
 from distrl.learner import recover as room
@@ -69,7 +70,7 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def saver(settings: Config, store: Store) -> Iterator[CheckpointSaver]:
     kept = settings.model_copy(update={"learner": settings.learner.model_copy(update={"keep_checkpoints": 1})})
-    made = CheckpointSaver(kept, store, 0, {})
+    made = CheckpointSaver(kept, store, 0, {}, Lineage(kept))
     yield made
     store.free.set()
     made.close()
@@ -80,7 +81,7 @@ def nothing() -> None:
 
 
 def begin(saver: CheckpointSaver, made: Snapshot) -> None:
-    saver.begin(made, (), {})
+    saver.begin(made, {})
 
 
 def test_updates_go_on_beside_an_upload_and_the_checkpoint_is_that_of_its_own_update(
@@ -175,6 +176,18 @@ def test_adapters_that_may_not_be_deleted_keep_no_tensors(
     assert (checkpoints(store, settings.run), len(tensor_files(store, settings.run))) == ([3], 1)
 
 
+def test_each_checkpoint_goes_on_with_the_versions_that_the_one_before_has_read(
+    settings: Config, store: Store, saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Lineage] = []
+    monkeypatch.setattr(saving, "prune_adapters", lambda config, store, lineage, named, read: given.append(lineage))
+    state = LearnerState(settings)
+    for state.u in range(3):
+        begin(saver, snapshot(state, IdSet()))
+        saver.settle(nothing)
+    assert [each is given[0] for each in given] == [True, True, True]
+
+
 def test_what_waits_is_called_until_it_is_there(settings: Config, store: Store, saver: CheckpointSaver) -> None:
     store.free.clear()
     begin(saver, snapshot(LearnerState(settings), IdSet()))
@@ -204,7 +217,8 @@ def test_what_a_newer_checkpoint_replaces_goes_once_that_is_there(
 
 def test_refused_checkpoints_keep_all_others_until_they_are_deleted(settings: Config, store: Store) -> None:
     kept = settings.model_copy(update={"learner": settings.learner.model_copy(update={"keep_checkpoints": 1})})
-    state, saver = LearnerState(settings), CheckpointSaver(kept, store, 0, {9: "the log ends before it"})
+    state = LearnerState(settings)
+    saver = CheckpointSaver(kept, store, 0, {9: "the log ends before it"}, Lineage(kept))
     state.u = 9
     save_checkpoint(store, settings.run, *snapshot(state, IdSet()))
     state.u = 4
@@ -217,7 +231,8 @@ def test_refused_checkpoints_keep_all_others_until_they_are_deleted(settings: Co
 
 
 def test_a_refused_checkpoint_whose_update_was_redone_and_saved_stays(settings: Config, store: Store) -> None:
-    state, saver = LearnerState(settings), CheckpointSaver(settings, store, 0, {9: "it is damaged"})
+    state = LearnerState(settings)
+    saver = CheckpointSaver(settings, store, 0, {9: "it is damaged"}, Lineage(settings))
     for state.u in (9, 10):
         begin(saver, snapshot(state, IdSet()))
         saver.settle(nothing)

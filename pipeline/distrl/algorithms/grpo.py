@@ -9,8 +9,9 @@ order alone. It is learned from while it is whole, so as a whole or not at all:
 - one that lacks episodes waits, and leaves with the buffer: one that was interrupted for good, or that nobody could
   judge, is in no group;
 - one whose episodes all ended alike has A = 0 everywhere. It is left out, as its rows would only dilute a minibatch;
-- its episodes may be of several versions, no more than `feeder.max_lag` apart: each step has the ratio to the policy
-  that took it, and what is subtracted is the success of all versions that played.
+- its episodes may be of several versions: each step has the ratio to the policy that took it, and what is subtracted
+  is the success of all versions that played. `feeder.max_lag` bounds how old each is when it comes into the buffer, not
+  how far they are apart: some are fed, or fed again after an interruption, under a newer version than the others.
 
 Unlike in the source, ρ is that of an action and not of a token: the log has the probability of an action, and that is
 what a phone answers to. The source's term −β KL(π ‖ π_ref) is left out: π_ref would be the weights after the warm-up,
@@ -75,12 +76,13 @@ def advantages(rewards: Array, divided: bool) -> Array:
 def shares(lengths: Sequence[NDArray[np.int64]], per_episode: bool) -> Array:
     """(n,) the chance of each episode to be drawn, of a step of it, then, each step alike. lengths: T_i, by group.
 
-    per_episode: groups alike, and the episodes of each (1/G Σ_i 1/T_i Σ_t); otherwise all steps alike.
+    Groups alike. per_episode: the episodes of each alike (1/G Σ_i 1/T_i Σ_t); otherwise the steps (1/G Σ_i Σ_t).
     """
     if per_episode:
         return np.concatenate([np.full(len(each), 1.0 / (len(lengths) * len(each))) for each in lengths])
-    steps = np.concatenate(lengths)
-    return np.asarray(steps / steps.sum())
+    most = max(map(len, lengths))
+    weights = np.concatenate([each * (most / len(each)) for each in lengths])
+    return np.asarray(weights / weights.sum())
 
 
 class GroupMemory(UniformMemory):

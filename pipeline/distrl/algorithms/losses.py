@@ -64,6 +64,7 @@ def clipped_loss(logprob: Tensor, behaviour_logprob: Tensor, advantages: Tensor,
     would never be pushed down again.
     """
     least, most = LOG_RATIO_BOUNDS
+    behaviour_logprob = behaviour_logprob.clamp(min=torch.finfo(behaviour_logprob.dtype).min)  # ∞ − ∞ is no number
     log, advantages = (logprob - behaviour_logprob).clamp(min=least), advantages.detach()
     ratio = log.detach().clamp(max=most).exp() * (1 + (log - log.detach()))  # the second factor is 1 exactly
     return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()

@@ -5,7 +5,7 @@ Both are written by one fenced producer per run, so a learner that was thought d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,8 +54,8 @@ class Journal(FencedProducer):
 class History:
     """The result of a journal's lines (docs/adr/0010). Pure."""
 
-    lines: int = 0
-    """How many there are, also void ones."""
+    lines: tuple[Update, ...] = ()
+    """All that there are, also void ones."""
     updates: tuple[Update, ...] = ()
     """Those that count, in order."""
     voids: tuple[Update, ...] = ()
@@ -73,19 +73,23 @@ class History:
         every = tuple(lines)
         updates: list[Update] = []
         for line in every:
-            if line.u > len(updates):
-                continue
-            del updates[line.u :]
-            if not line.void:
-                updates.append(line)
+            _follow(updates, line)
         return cls(
-            len(every),
+            every,
             tuple(updates),
             tuple(line for line in every if line.void),
             tuple(each for line in every for each in line.skipped),
             max((line.version for line in every), default=-1),
             next((line.log_id for line in reversed(every) if line.log_id), ""),
         )
+
+    def before_voids(self) -> Iterator[tuple[Update, ...]]:
+        """For each line that made updates void, those that counted before it."""
+        updates: list[Update] = []
+        for line in self.lines:
+            if line.void and line.u < len(updates):
+                yield tuple(updates)
+            _follow(updates, line)
 
     @property
     def watermarks(self) -> tuple[Watermark, ...]:
@@ -95,6 +99,15 @@ class History:
     def voided(self, version: Version) -> bool:
         """Whether `version` was made after an update that became void later."""
         return any(line.u <= version.update and version.version <= line.version for line in self.voids)
+
+
+def _follow(updates: list[Update], line: Update) -> None:
+    """`updates`, those that count up to `line`, become those that count after it."""
+    if line.u > len(updates):
+        return
+    del updates[line.u :]
+    if not line.void:
+        updates.append(line)
 
 
 def in_force(versions: Iterable[Version], history: History) -> list[Version]:

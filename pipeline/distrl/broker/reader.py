@@ -165,7 +165,7 @@ class LogReader:
         for partition, offset in (start or {}).items():
             self._refuse_outside(partition, offset, kept)
             self._next[partition] = offset
-        self.ends: Mapping[int, int] = {partition: end for partition, (_, end) in kept.items()}
+        self.ends = _ends(kept)
         self._at_end: dict[int, int] = {}
         self._epochs: dict[int, int] = {}
         """The leader's epoch of the last record that was read; NO_EPOCH: unknown."""
@@ -223,7 +223,8 @@ class LogReader:
         return found
 
     def to_end(self, most: int = BATCH_RECORDS) -> Iterator[list[RawRecord]]:
-        """Batches of records up to the end captured when the reader was made (and possibly a few beyond it).
+        """Batches of records up to the end captured when the reader was made, or by `ask_ends` (and possibly a few
+        beyond it).
 
         Raises BrokerError if the brokers send nothing for `failover_s`.
         """
@@ -244,6 +245,10 @@ class LogReader:
             if batch:
                 yield batch
                 deadline = time.monotonic() + longest_s  # the caller's work is not the brokers' silence
+
+    def ask_ends(self) -> None:
+        """Captures the end anew, for `to_end`."""
+        self.ends = _ends(self.kept())
 
     @property
     def caught_up(self) -> bool:
@@ -344,3 +349,7 @@ class LogReader:
                 "start this role again, and it begins with what is left; or set kafka.bootstrap and `run` to those "
                 "that these offsets came from",
             )
+
+
+def _ends(kept: Mapping[int, tuple[int, int]]) -> Mapping[int, int]:
+    return {partition: end for partition, (_, end) in kept.items()}

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 
-from distrl.broker.reader import CutError, LogReader, RawRecord, decoded
+from distrl.broker.reader import CutError, LogReader, RawRecord, decoded, read_since
 from distrl.config import Config
 from distrl.errors import WireError
 from distrl.supervised import SupervisedThread
@@ -36,12 +36,33 @@ def lineage(config: Config) -> list[Version]:
     A version is visible some milliseconds after `Journal.publish_version` has returned, once the broker has marked its
     transaction as committed.
     """
-    by_number: dict[int, Version] = {}
-    with LogReader(config, "versions") as reader:
-        for batch in reader.to_end():
-            for version in _readable(batch):
-                by_number.setdefault(version.version, version)
-    return [by_number[number] for number in sorted(by_number)]
+    return Lineage(config).read()
+
+
+class Lineage:
+    """`lineage` for one who asks again and again: each `read` reads only what came since the one before. Used by one
+    thread at a time."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._by_number: dict[int, Version] = {}
+        self._last: RawRecord | None = None
+        """The last record that was read. The topic has one partition."""
+
+    def read(self) -> list[Version]:
+        """As `lineage`. Raises BrokerError; the next call goes on then."""
+        last = self._last
+        start = {} if last is None else {last.position.partition: last.position.offset}
+        records = read_since(self._config, "versions", start)
+        if last is not None and next(records, None) != last:
+            # The log has lost its tail, and may have other versions in its place; or `last` was compacted away.
+            self._by_number, self._last = {}, None
+            records = read_since(self._config, "versions", {})
+        for raw in records:
+            for version in _readable([raw]):
+                self._by_number.setdefault(version.version, version)
+            self._last = raw
+        return [self._by_number[number] for number in sorted(self._by_number)]
 
 
 def written_at(config: Config, number: int) -> int | None:

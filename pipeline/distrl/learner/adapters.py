@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 from distrl.broker.reader import LogReader, decoded, read_since
+from distrl.broker.versions import Lineage
 from distrl.config import Config
 from distrl.errors import WireError
 from distrl.store.adapters import delete_adapters
@@ -85,15 +86,21 @@ def prunable(
 
 
 def prune_adapters(
-    config: Config, store: ObjectStore, versions: Sequence[Version], named: NamedVersions, read: Mapping[int, int]
+    config: Config, store: ObjectStore, lineage: Lineage, named: NamedVersions, read: Mapping[int, int]
 ) -> int:
     """Delete the adapters that the settings let go; returns how many. Only the run's learner may call it.
 
-    versions: all of the run. named: by the trajectories before `read`, partition -> offset; those after it are looked
-    at here. Interrupted anywhere, the next call goes on. Raises BrokerError, StoreError.
+    lineage: kept from call to call, so that each reads the new versions alone. named: by the trajectories before
+    `read`, partition -> offset; those after it are looked at here. Interrupted anywhere, the next call goes on. Raises
+    BrokerError, StoreError.
     """
     keep, every = config.learner.keep_adapters, config.learner.keep_adapters_every
-    if keep is None or len(versions) <= keep:
+    if keep is None:
+        return 0
+    # by the log, not by what this learner has published: one that was replaced unseen knows no later version, and would
+    # take the weights of an earlier one that its successor has published again
+    versions = lineage.read()
+    if len(versions) <= keep:
         return 0
     for raw in read_since(config, "trajectories", read):
         with suppress(WireError):  # a record that nobody can read names no version

@@ -74,12 +74,8 @@ def choose(checkpoints: Iterable[Saved], updates: Sequence[Update], ranges: Offs
 
 def refusal(saved: Saved, updates: Sequence[Update], ranges: OffsetRanges) -> str | None:
     """Why `saved` cannot be resumed from; None where it can, as far as offsets tell."""
-    if saved.u > len(updates):
-        return f"the journal ends after {len(updates)} updates"
-    if saved.watermarks != (marks(updates[saved.u - 1].watermarks) if saved.u else {}):
-        return f"update {saved.u - 1} in the journal has other watermarks"
-    if saved.history and saved.history != chain(updates[: saved.u]):
-        return "it has folded other updates than the journal's"
+    if (why := not_of_journal(saved, updates)) is not None:
+        return why
     for place, offset in sorted(saved.watermarks.items()):
         if ranges.get(place, (0, 0))[1] < offset:
             return f"{place[0]}[{place[1]}] ends at {ranges.get(place, (0, 0))[1]}, and it has folded up to {offset}"
@@ -88,6 +84,27 @@ def refusal(saved: Saved, updates: Sequence[Update], ranges: OffsetRanges) -> st
         if not first <= at.offset < end:
             return f"it needs record {at.offset} of {at.topic}[{at.partition}], which now has {first} to {end}"
     return None
+
+
+def not_of_journal(saved: Saved, updates: Sequence[Update]) -> str | None:
+    """Why the journal does not support `saved`; None where it does."""
+    if saved.u > len(updates):
+        return f"the journal ends after {len(updates)} updates"
+    if saved.watermarks != (marks(updates[saved.u - 1].watermarks) if saved.u else {}):
+        return f"update {saved.u - 1} in the journal has other watermarks"
+    if saved.history and saved.history != chain(updates[: saved.u]):
+        return "it has folded other updates than the journal's"
+    return None
+
+
+def is_void(saved: Saved, history: History) -> bool:
+    """Whether the journal had the updates of `saved`, and made some of them void. It is the journal of that checkpoint
+    then, wherever both were copied to. False for an older checkpoint, which does not say what it has folded."""
+    return (
+        saved.history != ""
+        and not_of_journal(saved, history.updates) is not None
+        and any(not_of_journal(saved, updates) is None for updates in history.before_voids())
+    )
 
 
 def beyond(history: History, versions: Iterable[Version]) -> list[int]:

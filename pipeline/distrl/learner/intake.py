@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 
 from distrl.broker.dead_letters import DeadLetters
@@ -51,36 +51,41 @@ class Intake:
         self._config, self._want, self._load_arrived, self._state = config, want, load_arrived, state
         self._pending_log, self._skipped, self._dead_letters = pending_log, skipped, dead_letters
         self._progress, self._traced = progress, traced
-        self._readers: list[LogReader] = []
+        self._readers: dict[str, LogReader] = {}
         self._next_fetch = 0.0
 
     def follow(self, open_readers: ExitStack, folded: Sequence[Watermark]) -> None:
         """Open the log at the state's watermarks; `open_readers` closes it. folded: how far it was folded before."""
         for name in TOPICS:
             start, reach = starts(self._config, name, self._state.watermarks), reached(self._config, name, folded)
-            self._readers.append(open_readers.enter_context(LogReader(self._config, name, start, reach=reach)))
+            self._readers[name] = open_readers.enter_context(LogReader(self._config, name, start, reach=reach))
 
-    def read(self, longest_s: float = POLL_S) -> int:
-        """Take the next records. Returns how many there were. Waits for `longest_s` at most."""
+    @property
+    def has_old_demonstrations(self) -> bool:
+        """Whether those that were in the log at the start are all read."""
+        return self._readers["demonstrations"].caught_up
+
+    def read(self, longest_s: float = POLL_S, names: Collection[str] = TOPICS) -> int:
+        """Take the next records of the topics `names`. Returns how many there were. Waits for `longest_s` at most."""
         self._progress()
         came = 0
-        for reader in self._readers:
-            batch = reader.read(longest_s / len(self._readers))
+        for name in names:
+            batch = self._readers[name].read(longest_s / len(names))
             came += len(batch)
             with gc_paused():
                 for raw in batch:
                     self._take(raw)
         return came
 
-    def read_idle(self) -> None:
+    def read_idle(self, names: Collection[str] = TOPICS) -> None:
         """Take the next records where there is nothing else to do: load features meanwhile, or wait for POLL_S."""
-        self.read(0.0 if self._load_some() else POLL_S)
+        self.read(0.0 if self._load_some() else POLL_S, names)
 
     def read_window(self, update: Update, stop: threading.Event) -> str | None:
         """Read until the records that `update` folds are pending, or `stop`. Returns why the log cannot have them, or
         None. Raises WireError where this version cannot decode one of them."""
         while not self._pending_log.reaches(update.watermarks) and not stop.is_set():
-            ended = all(reader.caught_up for reader in self._readers)
+            ended = all(reader.caught_up for reader in self._readers.values())
             if not self.read() and ended and not self._pending_log.reaches(update.watermarks):
                 return unsupported(self._pending_log, update, ended=True)
         if (why := unsupported(self._pending_log, update, ended=False)) is None:

@@ -43,11 +43,12 @@ class OtherLinesError(BrokerError):
 class JournalWriter:
     """The only writer of a run's journal and versions. One thread.
 
-    `with` opens the journal, which fences every earlier learner. `append` and `publish_version` make one attempt each
-    and may take seconds. After UnwrittenError call them again with the same record before any other: it will be in the
-    log once. Other errors: ReplacedError (another learner has taken over), RefusedError and RecordTooLargeError (a
-    retry cannot help), CutError (the broker has lost lines of the journal) and OtherLinesError: read `history` again.
-    Lost versions raise nothing: a later version replaces them.
+    `with` opens the journal, which fences every earlier learner; `history` then reads it, and comes before the first
+    `append` to a journal with lines. `append` and `publish_version` make one attempt each and may take seconds. After
+    UnwrittenError call them again with the same record before any other: it will be in the log once. Other errors:
+    ReplacedError (another learner has taken over), RefusedError and RecordTooLargeError (a retry cannot help), CutError
+    (the broker has lost lines of the journal) and OtherLinesError: read `history` again. Lost versions raise nothing: a
+    later version replaces them.
     """
 
     claim: Claim
@@ -58,13 +59,13 @@ class JournalWriter:
         self._journal = Journal(config)
         self._in_doubt = False
         self._lines = 0
+        """Of the journal, as far as it was read and written here."""
         self._last: tuple[Update, int] | None = None
         """The last line that this learner appended since it read the journal, and its offset."""
 
     def __enter__(self) -> JournalWriter:
         self._journal.open()
         self.claim = claims.claim(self._config, ROLE)
-        self._lines = len(self._read())
         return self
 
     def history(self) -> History:

@@ -23,7 +23,7 @@ from distrl.accelerator import kind_of
 from distrl.broker.dead_letters import DeadLetters
 from distrl.broker.journal import History
 from distrl.broker.producer import RecordProducer
-from distrl.broker.versions import lineage
+from distrl.broker.versions import Lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import DistrlError, StoreError
@@ -42,6 +42,7 @@ from distrl.learner.skip import naming_records
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.traces import UpdateTraces
 from distrl.retry import StoppedError, retry
+from distrl.runs.recorded import refuse_changed
 from distrl.store.objects import CorruptObjectError, MissingObjectError, ObjectStore
 from distrl.telemetry.logs import about
 from distrl.telemetry.monitor import Reporter
@@ -58,8 +59,8 @@ SAVE_AT_STOP_S = 10.0
 updates to be computed once more."""
 
 READ_AHEAD = 5_000
-"""Most pending records (some 50 MB) while a dead letter, the store or the broker is waited for; the learner then stops
-reading."""
+"""Most pending records (some 50 MB) while a dead letter, the store, the broker or a demonstration is waited for; the
+learner then stops reading, in the last case only the trajectories."""
 
 WINDOWS_AHEAD = 2
 """With fewer windows pending, records are read before an update is folded, too."""
@@ -90,7 +91,8 @@ class Loop:
         self._history, self._log = history, log
         self._chain = chain(history.updates[: self._state.u])
         self._pending_log = pending_log_at(config, self._state.watermarks, recovered.seen, recovered.named)
-        self._versions = lineage(config)
+        lineage = Lineage(config)
+        self._versions = lineage.read()
         self._publisher = Publisher(
             config, store, journal_writer.publish_version, self._versions, SYSTEM_CLOCK.now_ms, history
         )
@@ -111,7 +113,8 @@ class Loop:
             self._progress,
             self._traces.read,
         )
-        self._saver = CheckpointSaver(config, store, self._state.u, recovered.refused)
+        self._saver = CheckpointSaver(config, store, self._state.u, recovered.refused, lineage)
+        self._said_missing = False
         self._state.features.report_to(self._loaded)
 
     def follow(self, open_readers: ExitStack) -> None:
@@ -190,13 +193,14 @@ class Loop:
                 break
             watermarks = self._pending_log.due(self._state.u, self._config)
             if watermarks is None or self._intake.waits_for_dead_letters(watermarks):
-                full = watermarks is not None and self._is_full
                 with self._metrics.spending(WAITING):
-                    self._intake.read_idle() if not full else self._stop.wait(POLL_S)
+                    self._wait(is_due=watermarks is not None)
                 self._report()
                 continue
             if len(self._pending_log.pending) < WINDOWS_AHEAD * self._config.learner.trajectories_per_update:
                 self._intake.read(0.0)  # what is there: its screenshots come while this update is folded
+            if not self._state.u:
+                refuse_changed(self._config)
             skipped = self._skipped.due(watermarks)
             update = Update(
                 self._state.u,
@@ -216,6 +220,25 @@ class Loop:
             with about(update=update.u):
                 self._apply(update)
         self._checkpoint_at_stop()
+
+    def _wait(self, *, is_due: bool) -> None:
+        """Read on, for a moment, while no update is due or the one that is cannot be journalled yet."""
+        missing = self._pending_log.missing_demonstrations(self._state.u, self._config)
+        if missing and not self._said_missing and self._intake.has_old_demonstrations:
+            self._said_missing = True
+            LOG.info(
+                "update 0 waits: %d demonstrations are there, and warmup.demonstrations=%d are wanted; "
+                "`distrl demonstrate --count %d` publishes what is missing",
+                self._config.warmup.demonstrations - missing,
+                self._config.warmup.demonstrations,
+                self._pending_log.demonstrations_read + missing,
+            )
+        if not (is_due or missing) or not self._is_full:  # one that lacks trajectories needs them, however many
+            self._intake.read_idle()
+        elif missing:
+            self._intake.read_idle(("demonstrations",))
+        else:
+            self._stop.wait(POLL_S)
 
     def _apply(self, update: Update, *, redone: bool = False) -> None:
         """Fold a journalled update, publish and checkpoint; retries for as long as store or broker fail."""
@@ -274,7 +297,7 @@ class Loop:
             self._log.id,
             log.named,
         )
-        self._saver.begin(made, self._publisher.versions, log.trajectories_read())
+        self._saver.begin(made, log.trajectories_read())
         warn_if_window_is_narrow(self._config, self._state)
 
     def _settle(self) -> None:

@@ -44,6 +44,8 @@ class PendingLog:
         self.named = NamedVersions() if named is None else named
         """Of every trajectory that could be read, whichever are learned from. Part of a checkpoint."""
         self._pending: list[LoggedTrajectory] = []
+        self._counted_demonstrations: list[LogPosition] = []
+        """Of the demonstrations read and not folded: those pending and those left out, in the order read."""
         self._contents: dict[LogPosition, bytes] = {}
 
     @property
@@ -64,6 +66,11 @@ class PendingLog:
         """Partition -> the offset of the next record of the trajectories topic to read; 0 for one left out."""
         return {partition: offset for (topic, partition), offset in self._read.items() if topic == self._trajectories}
 
+    @property
+    def demonstrations_read(self) -> int:
+        """One past the offset of the last record read of the demonstrations topic, which has one partition."""
+        return self._read.get((self._demonstrations, 0), 0)
+
     def push(self, logged: LoggedTrajectory, content: bytes = b"") -> bool:
         """Add a record; each partition's come in order. False where it, or an earlier record of its id, was read."""
         if not self.passed(logged.position, content):
@@ -72,7 +79,19 @@ class PendingLog:
         if not self._first.admits(_name(logged)):
             return False
         self._pending.append(logged)
+        if logged.position.topic == self._demonstrations:
+            self._counted_demonstrations.append(logged.position)
         return True
+
+    def leave_out(self, position: LogPosition, content: bytes = b"") -> None:
+        """Note that the record at `position` was read, and that a person left it out (`distrl skip`).
+
+        A demonstration counts towards `warmup.demonstrations` all the same: nothing replaces it, and update 0 would
+        wait for ever. One that cannot be decoded does not count: it may come back at the end of the topic
+        (`distrl dlq retry`), and where it is given up, it can be left out.
+        """
+        if self.passed(position, content) and position.topic == self._demonstrations:
+            self._counted_demonstrations.append(position)
 
     def names(self, logged: LoggedTrajectory) -> None:
         """Note which versions a record names, also one that is not learned from."""
@@ -108,28 +127,30 @@ class PendingLog:
         """Whether everything before `watermarks` was read."""
         return all(self._read.get((mark.topic, mark.partition), 0) >= mark.offset for mark in watermarks)
 
+    def missing_demonstrations(self, u: int, config: Config) -> int:
+        """How many further demonstrations update `u` waits for. Only update 0 waits for any."""
+        return max(0, config.warmup.demonstrations - len(self._counted_demonstrations)) if u == 0 else 0
+
     def due(self, u: int, config: Config) -> tuple[Watermark, ...] | None:
         """The watermarks of update `u`, or None while its records are not all read.
 
-        Update 0 waits for `warmup.demonstrations`; the other updates of the warm-up wait for nothing; each later one
-        takes exactly `trajectories_per_update` that count, so that updates depend on the log and not on its timing.
+        Update 0 waits for `warmup.demonstrations`, those left out included; the other updates of the warm-up wait for
+        nothing; each later one takes exactly `trajectories_per_update` that count, so that updates depend on the log
+        and not on its timing.
         """
-        demonstrations = [logged for logged in self._pending if logged.position.topic == self._demonstrations]
-        trajectories = [logged for logged in self._pending if logged.position.topic == self._trajectories]
-        taken: list[LoggedTrajectory] = demonstrations
-        if u == 0:
-            if len(demonstrations) < config.warmup.demonstrations:
-                return None
-            taken = demonstrations[: config.warmup.demonstrations]
+        if self.missing_demonstrations(u, config):
+            return None
+        taken = self._counted_demonstrations[: config.warmup.demonstrations if u == 0 else None]
         if u >= config.warmup.updates:
+            trajectories = [logged for logged in self._pending if logged.position.topic == self._trajectories]
             enough = _first_that_count(trajectories, config.learner.trajectories_per_update)
             if enough is None:
                 return None
-            taken = [*taken, *enough]
+            taken = [*taken, *(logged.position for logged in enough)]
         marks = dict(self._folded)
-        for logged in taken:
-            place = (logged.position.topic, logged.position.partition)
-            marks[place] = max(marks.get(place, 0), logged.position.offset + 1)
+        for position in taken:
+            place = (position.topic, position.partition)
+            marks[place] = max(marks.get(place, 0), position.offset + 1)
         return tuple(Watermark(topic, partition, offset) for (topic, partition), offset in sorted(marks.items()))
 
     def window(self, watermarks: Iterable[Watermark]) -> list[LoggedTrajectory]:
@@ -147,6 +168,7 @@ class PendingLog:
             if _before(logged.position, marks):
                 self._folded_ids.add(_name(logged))
         self._pending = [logged for logged in self._pending if not _before(logged.position, marks)]
+        self._counted_demonstrations = [place for place in self._counted_demonstrations if not _before(place, marks)]
         self._contents = {place: each for place, each in self._contents.items() if not _before(place, marks)}
         self._folded = marks
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Final
 
 from distrl.broker.journal import History, in_force
 from distrl.config import Config
 from distrl.errors import BrokerError
+from distrl.learner.reservations import Reservation, highest, reserve
 from distrl.learner.state import LearnerState
 from distrl.store.adapters import put_adapter
-from distrl.store.folders import RUNS
 from distrl.store.objects import ObjectStore
 from distrl.telemetry.logs import about
 from distrl.types import Version
@@ -25,11 +23,6 @@ def publishes(folded: int, config: Config) -> bool:
     """Whether a version is due after `folded` updates: after the warm-up, then every learner.publish_every updates."""
     since = folded - config.warmup.updates
     return since >= 0 and since % config.learner.publish_every == 0
-
-
-RESERVED: Final = "newest-version.json"
-"""Object under runs/<run>/: the highest version number reserved, with its update and the sha256 of its weights. Written
-before the version, so that the number of a lost record is never given to other weights."""
 
 
 class Publisher:
@@ -54,7 +47,8 @@ class Publisher:
         self._config, self._store, self._publish, self._now_ms = config, store, publish, now_ms
         self._of_update: dict[int, Version] = {}
         self._made: Version | None = None
-        self._reserved: dict[str, Any] | None = None
+        self._reserved: int | None = None
+        """The highest number; None while it was not looked up."""
         every, history = list(known), history or History()
         counting = {version.version for version in in_force(every, history)}
         named = {number for version in every for number in version.supersedes}
@@ -71,15 +65,15 @@ class Publisher:
     @property
     def highest(self) -> int:
         """The highest number known to be reserved or published; -1 for none."""
-        return max(self._given, -1 if self._reserved is None else int(self._reserved["version"]))
+        return max(self._given, -1 if self._reserved is None else self._reserved)
 
     def look_up_reserved(self) -> None:
-        """Read the reservation, so that `highest` includes it. Raises StoreError.
+        """Read the reserved numbers, so that `highest` includes it. Raises StoreError.
 
         A version can be in the log and still invisible: where the broker has lost the end of its transaction, it
         appears with the next one. The line that makes it void must cover its number.
         """
-        self._reservation()
+        self._look_up()
 
     def due(self, state: LearnerState) -> None:
         """Publish the version that is due after the state's last update, unless it is in the log.
@@ -106,7 +100,9 @@ class Publisher:
         if due is None:
             return  # the warm-up is redone first, and publishes
         lost = all(update < due - 1 for update in self._of_update)
-        lost = lost or self._published < max(self._given, self._reservation()["version"])
+        if self._reserved is None:
+            self._look_up()
+        lost = lost or self._published < self.highest
         if self._unnamed or lost:
             self._publish_after(state.u - 1, state.policy.adapter(), state)
 
@@ -140,42 +136,25 @@ class Publisher:
         return self._made
 
     def _reserve(self, update: int, sha256: str) -> int:
-        """The number for these weights: the one reserved for them and not published, or the next."""
-        self._reserved = None  # read it again: a learner that has taken over may have reserved more
-        wanted, found = {"update": update, "sha256": sha256}, self._reservation()
-        if found["version"] > self._given and {**found, **wanted} == found:
-            return int(found["version"])
-        number = max(self._given, int(found["version"])) + 1
-        made = {**wanted, "version": number}
-        self._store.put_named(_reserved_key(self._config.run), json.dumps(made, sort_keys=True).encode())
-        self._reserved = made
-        return number
+        """The number for these weights: the one reserved for them alone and not published, or the next."""
+        found = self._look_up()  # again: a learner that has taken over may have reserved more
+        if self.highest > self._given and found == [Reservation(self.highest, update, sha256)]:
+            return self.highest
+        made = Reservation(self.highest + 1, update, sha256)
+        reserve(self._store, self._config.run, made)
+        self._reserved = made.version
+        return made.version
 
-    def _reservation(self) -> dict[str, Any]:
-        if self._reserved is None:
-            self._reserved = reservation(self._store, self._config.run)
-        return self._reserved
+    def _look_up(self) -> list[Reservation]:
+        found = highest(self._store, self._config.run)
+        self._reserved = max((each.version for each in found), default=-1)
+        return found
 
     def _remember(self, version: Version) -> None:
         self._of_update.setdefault(version.update, version)
         self._given, self._published = max(self._given, version.version), max(self._published, version.version)
         if self.newest is None or version.version > self.newest.version:
             self.newest = version
-
-
-def reservation(store: ObjectStore, run: str) -> dict[str, Any]:
-    """What RESERVED says, its `version` -1 where nothing was reserved. Raises StoreError."""
-    key = _reserved_key(run)
-    try:
-        found = json.loads(store.get_named(key) or b"{}")
-        return {**found, "version": int(found.get("version", -1))}
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
-        LOG.warning("%s is damaged; the next version writes it again", key)
-        return {"version": -1}
-
-
-def _reserved_key(run: str) -> str:
-    return f"{RUNS.of(run)}/{RESERVED}"
 
 
 def refuse_other_weights(known: Version, weights: bytes) -> None:

@@ -35,6 +35,7 @@ from distrl.learner.screens import Screens
 from distrl.learner.state import LearnerState
 from distrl.policy.feature_folder import FeatureFolder, maker_of
 from distrl.policy.features import Images
+from distrl.policy.plugin import plugin_code
 from distrl.ranks.group import Ranks
 from distrl.runs.settings import learning_fingerprint
 from distrl.telemetry.monitor import Monitor
@@ -315,6 +316,14 @@ def refuse_other_settings(config: Config, ranks: Ranks) -> None:
             "settings",
             f"those of rank {', '.join(map(str, other))} are not those of rank 0 (run {found[0][0]})",
             "give every rank the same --config, --set and DISTRL_* variables, and the same base model",
+        )
+    plugins = ranks.gather(plugin_code(config.policy) or "DistRL")
+    other = [rank for rank, each in enumerate(plugins) if each != plugins[0]]
+    if other:
+        raise ConfigError(
+            "policy.base_model",
+            f"its policy is of {plugins[other[0]]} on rank {', '.join(map(str, other))}, and of {plugins[0]} on rank 0",
+            "install the same package on the host of every rank",
         )
 
 

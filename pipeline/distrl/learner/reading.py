@@ -63,7 +63,10 @@ def take(raw: RawRecord, pending_log: PendingLog, skipped: SkippedRecords) -> Lo
     content = content_of(raw)
     left_out = skipped.leaves_out(raw.position, raw.value)
     if left_out or skipped.skips(raw.position):
-        pending_log.passed(raw.position, LEFT_OUT + content if left_out else content)
+        if left_out:
+            pending_log.leave_out(raw.position, LEFT_OUT + content)
+        else:
+            pending_log.passed(raw.position, content)
         with suppress(WireError):  # it is in the log all the same, and so are the weights that it names
             pending_log.names(LoggedTrajectory(raw.position, decoded(raw, Trajectory)))
         return None

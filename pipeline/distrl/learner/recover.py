@@ -20,7 +20,7 @@ from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError, WireError
 from distrl.learner.adapters import NamedVersions
-from distrl.learner.choose_checkpoint import OffsetRanges, Saved, marks, refusal
+from distrl.learner.choose_checkpoint import OffsetRanges, Saved, is_void, marks, not_of_journal, refusal
 from distrl.learner.reading import TOPICS, reached, window_sha256
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState, needed
@@ -34,6 +34,8 @@ from distrl.wire.gc_paused import gc_paused
 LOG = logging.getLogger("distrl.learner.recover")
 
 
+FORMAT = 1
+"""Of manifests, which name none where it is 1. To be raised for what the code of before could not restore."""
 UNUSABLE = "it is damaged, or of a later version"
 NARROW_WINDOW = 0.8
 """Share of learner.rebuild_window that the buffer may span before the learner warns."""
@@ -111,8 +113,11 @@ def recover(
                 LOG.info("restored the checkpoint of %d updates; %d transitions refilled", u, state.transitions)
                 return Recovered(state, IdSet.of(meta["seen"]), _named(config, meta, state), refused)
             refuse_other_log(config, history, log, why, content=True)
-        else:
-            refuse_other_log(config, history, log, why, saved_on=str(meta.get("log_id", "")))
+        elif not is_void(saved, history):
+            saved_on = str(meta.get("log_id", ""))
+            if not_of_journal(saved, history.updates) is not None:
+                _refuse_shorter_copy(config, history, log, why, saved_on)
+            refuse_other_log(config, history, log, why, saved_on=saved_on)
         refused[u] = why
         LOG.warning("the checkpoint of %d updates is refused: %s", u, why)
     return Recovered(LearnerState(config), IdSet(), refused=refused)
@@ -148,6 +153,21 @@ def refuse_other_log(
         )
 
 
+def _refuse_shorter_copy(config: Config, history: History, log: Log, why: str, saved_on: str) -> None:
+    """Raises BrokerError where the run was copied here and its journal is not that of a checkpoint of the original.
+
+    Both name the same topics then, which are not those here. why: what the journal lacks. saved_on: as of
+    `refuse_other_log`.
+    """
+    if log.id and saved_on and saved_on == history.log_id != log.id:
+        raise BrokerError(
+            topic_name(config.run, "updates"),
+            f"was copied or mirrored here, and is not the whole journal of a checkpoint that was copied with it: {why}",
+            "either the copy was interrupted or has lost its end: copy the run again (`distrl runs copy` names the "
+            "command that removes what is there); or both use one store: give the copy one of its own",
+        )
+
+
 def manifests(config: Config, store: ObjectStore, at_most: int | None) -> Iterator[tuple[int, dict[str, Any] | None]]:
     """The run's checkpoints by their updates, newest first, and their manifests; None for a damaged one."""
     for u in checkpoints(store, config.run):
@@ -157,6 +177,9 @@ def manifests(config: Config, store: ObjectStore, at_most: int | None) -> Iterat
 
 def saved_as(meta: Mapping[str, Any]) -> Saved | None:
     """What a manifest says of its checkpoint; None where this version cannot read it, as one of a later version."""
+    if (found := meta.get("format", 1)) != FORMAT:
+        LOG.warning("a checkpoint's manifest has format %r, and this version reads %d", found, FORMAT)
+        return None
     try:
         return Saved.of(meta, needed(meta))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -237,6 +260,7 @@ def snapshot(
     log_id: the ids of the folded topics, as in the journal. named: the versions that the trajectories read name.
     """
     meta = state.meta() | {
+        "format": FORMAT,
         "config_fingerprint": state.fingerprint,
         "seen": seen.to_json(),
         "digests": state.digests(),

@@ -10,7 +10,7 @@ the newest then.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
@@ -18,13 +18,13 @@ from typing import Final
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
+from distrl.broker.versions import Lineage
 from distrl.config import Config
 from distrl.errors import BrokerError, StoreError
 from distrl.learner.adapters import NamedVersions, prune_adapters
 from distrl.learner.recover import Snapshot
 from distrl.store.checkpoints import delete_checkpoints, prune, save_checkpoint, tensor_files
 from distrl.store.objects import ObjectStore
-from distrl.types import Version
 
 LOG = logging.getLogger("distrl.learner")
 
@@ -38,12 +38,15 @@ Upload = Callable[[], frozenset[str]]
 class CheckpointSaver:
     """Used by one thread, the learner's. After `close` nothing is under way."""
 
-    def __init__(self, config: Config, store: ObjectStore, saved: int, refused: Mapping[int, str]) -> None:
+    def __init__(
+        self, config: Config, store: ObjectStore, saved: int, refused: Mapping[int, str], lineage: Lineage
+    ) -> None:
         """saved: how many updates the checkpoint has that was recovered; 0 for none. refused: newer checkpoints that
-        were refused, by their updates."""
+        were refused, by their updates. lineage: from now on read by this saver alone."""
         self._config, self._store, self._refused = config, store, dict(refused)
         self.saved = saved
         """How many updates the newest checkpoint has that is known to be whole."""
+        self._lineage = lineage
         self._pool = ThreadPoolExecutor(1, "checkpoint")
         self._begun = saved
         self._upload: Upload | None = None
@@ -63,16 +66,16 @@ class CheckpointSaver:
         """Whether `delete_refused` would delete anything."""
         return bool(self._refused)
 
-    def begin(self, made: Snapshot, versions: Sequence[Version], read: Mapping[int, int]) -> None:
+    def begin(self, made: Snapshot, read: Mapping[int, int]) -> None:
         """Save `made`, a copy. The one before it must be settled or abandoned.
 
-        versions: all of the run. read: the trajectories before it, partition -> offset, were looked at for the versions
-        that `made` says are named.
+        read: the trajectories before it, partition -> offset, were looked at for the versions that `made` says are
+        named.
         """
         assert self._upload is None, "one at a time"
         prunable = None if self._refused else self._prunable
         self._begun = made.u
-        self._upload = partial(self._save, made, tuple(versions), dict(read), prunable)
+        self._upload = partial(self._save, made, dict(read), prunable)
         self._future = self._pool.submit(self._upload)
 
     def settle(self, meanwhile: Callable[[], object]) -> None:
@@ -125,9 +128,7 @@ class CheckpointSaver:
         self.abandon()
         self._pool.shutdown()
 
-    def _save(
-        self, made: Snapshot, versions: Sequence[Version], read: Mapping[int, int], prunable: frozenset[str] | None
-    ) -> frozenset[str]:
+    def _save(self, made: Snapshot, read: Mapping[int, int], prunable: frozenset[str] | None) -> frozenset[str]:
         """On the thread. prunable: None where nothing is pruned."""
         run, learner = self._config.run, self._config.learner
         save_checkpoint(self._store, run, *made)
@@ -135,14 +136,14 @@ class CheckpointSaver:
         try:
             if prunable is not None:
                 prune(self._store, run, learner.keep_checkpoints, prunable)
-                self._prune_adapters(made, versions, read)
+                self._prune_adapters(made, read)
             return tensor_files(self._store, run)
         except StoreError as error:
             LOG.warning("checkpoints are pruned after a later one: %s", error)
             return frozenset()
 
-    def _prune_adapters(self, made: Snapshot, versions: Sequence[Version], read: Mapping[int, int]) -> None:
+    def _prune_adapters(self, made: Snapshot, read: Mapping[int, int]) -> None:
         try:
-            prune_adapters(self._config, self._store, versions, NamedVersions.of(made.meta["named"]), read)
+            prune_adapters(self._config, self._store, self._lineage, NamedVersions.of(made.meta["named"]), read)
         except (StoreError, BrokerError) as error:
             LOG.warning("adapters are pruned after the next checkpoint: %s", error)

@@ -22,9 +22,9 @@ from distrl.config import Config
 from distrl.errors import ConfigError
 from distrl.learner.choose_checkpoint import marks, refusal
 from distrl.learner.journal_writer import JournalWriter
-from distrl.learner.publish import reservation
 from distrl.learner.reading import TOPICS
 from distrl.learner.recover import log_of, manifests, refuse_other_journal, saved_as
+from distrl.learner.reservations import highest_number
 from distrl.runs.named_objects import screens_of
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.objects import CorruptObjectError, MissingObjectError, open_store
@@ -88,7 +88,7 @@ def skip(config: Config, place: str, reason: str) -> SkippedFrom:
         _refuse_without_a_beginning(config, place, history, u)
         # The reserved number too: a version whose transaction has lost its end appears with the next one.
         published = max((version.version for version in lineage(config)), default=-1)
-        reserved = int(reservation(open_store(config.store), config.run)["version"])
+        reserved = highest_number(open_store(config.store), config.run)
         journal_writer.append(
             Update(
                 u,

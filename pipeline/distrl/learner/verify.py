@@ -12,9 +12,10 @@ from contextlib import ExitStack, closing
 
 from distrl.accelerator import device_of, kind_of
 from distrl.broker.duplicates import IdSet
-from distrl.broker.journal import History, versions_in_force
+from distrl.broker.journal import History, in_force
 from distrl.broker.journal import history as read_history
 from distrl.broker.reader import LogReader
+from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import ConfigError, WireError
 from distrl.learner.pending import PendingLog
@@ -52,8 +53,12 @@ def verify(
     The versions are those of the checkpoint's update and of every update folded after it. Raises BrokerError where one
     has other weights, and what `replay` raises.
     """
+    # One journal for versions and updates, read after the versions: beside a live learner that makes updates void and
+    # redoes them, a version would be compared with the weights of another update of the same number.
+    versions = lineage(config)
+    history = read_history(config)
     made: dict[int, list[Version]] = {}  # an update has a second version where one superseded lost versions
-    for version in versions_in_force(config):
+    for version in in_force(versions, history):
         made.setdefault(version.update, []).append(version)
     same: list[int] = []
 
@@ -62,7 +67,8 @@ def verify(
             refuse_other_weights(version, state.policy.adapter())
             same.append(version.version)
 
-    return replay(config, from_start=from_start, on_state=compare, ranks=ranks, stop=stop), same
+    state = _replayed(config, history, from_start=from_start, on_state=compare, ranks=ranks, stop=stop)
+    return state, same
 
 
 def compare_records(config: Config, history: History) -> list[int]:
@@ -106,10 +112,22 @@ def replay(
     each update; once it is set, the state is that of the updates before. Raises what it and
     recovery raise, and BrokerError where the log does not hold what the journal names.
     """
-    store = open_store(config.store)
-    begun = Recovered(LearnerState(config), IdSet()) if from_start else None
     history = read_history(config)
-    begun = begun or recover(config, store, history=history)
+    return _replayed(config, history, from_start=from_start, on_state=on_state, ranks=ranks, stop=stop)
+
+
+def _replayed(
+    config: Config,
+    history: History,
+    *,
+    from_start: bool,
+    on_state: Callable[[LearnerState], None],
+    ranks: Ranks,
+    stop: threading.Event | None,
+) -> LearnerState:
+    """As `replay`, of the updates that count in `history`."""
+    store = open_store(config.store)
+    begun = Recovered(LearnerState(config), IdSet()) if from_start else recover(config, store, history=history)
     state = begun.state
     updates = unfolded(history.updates, state, config)
     LOG.info("folding %d updates after the first %d", len(updates), state.u)

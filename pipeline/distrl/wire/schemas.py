@@ -16,6 +16,7 @@ from typing import Any
 import fastavro.schema
 
 from distrl.errors import WireError
+from distrl.shipped import shipped_folder
 
 MARKER = b"\xc3\x01"
 """The first two bytes of a record in single-object encoding (Avro specification, "Single-object encoding")."""
@@ -51,11 +52,7 @@ def schema_folder() -> Path:
 
     Raises WireError if neither exists.
     """
-    package = Path(__file__).resolve().parents[1]
-    for folder in (package / "schemas", package.parents[1] / "schemas"):
-        if folder.is_dir():
-            return folder
-    raise WireError("schemas", f"no schema folder beside {package}", "reinstall distrl (pip install --force-reinstall)")
+    return shipped_folder("schemas", WireError)
 
 
 def schema_text(schema: Schema) -> str:

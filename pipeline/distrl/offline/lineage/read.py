@@ -24,7 +24,7 @@ from distrl.policy.registry import tokenizer_of
 from distrl.runs.recorded import refuse_other_settings
 from distrl.store.objects import ObjectStore, open_store
 from distrl.text import ranges
-from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Outcome, Trajectory, Version
+from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Trajectory, Version
 
 Images = Callable[[Trajectory], bool]
 
@@ -125,7 +125,7 @@ def follow(config: Config, history: History, to: int | None = None, check_screen
 def left_out(trajectory: Trajectory, tokenizer: Tokenizer, readable: Images | None) -> str | None:
     """Why the learner does not learn from `trajectory`; None where it does."""
     if not is_usable(trajectory, tokenizer):
-        if trajectory.outcome not in (Outcome.SUCCESS, Outcome.FAILURE):
+        if not trajectory.outcome.is_known:
             return f"outcome {trajectory.outcome.value}"
         return "no steps" if not trajectory.steps else "holds steps that this policy cannot have taken"
     if readable is not None and not readable(trajectory):

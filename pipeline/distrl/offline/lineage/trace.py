@@ -61,7 +61,8 @@ class Learned:
 
     @property
     def learned(self) -> UpdateInterval | None:
-        """The updates that learned from it, or could; all between them did, too."""
+        """First and last of the updates that learned from it, or could. So did those between them, but for an episode
+        that a group of GRPO has beyond `algorithm.group_size`: it may be in, out, and in again."""
         intervals = [interval for interval in (self.cloned, self.resident) if interval is not None]
         return (min(first for first, _ in intervals), max(last for _, last in intervals)) if intervals else None
 

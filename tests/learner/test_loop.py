@@ -1,0 +1,164 @@
+"""What the learner reads, while it waits and for a checkpoint: its loop, with readers that stand for a broker."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import factories
+import pytest
+from distrl.broker import versions
+from distrl.broker.duplicates import IdSet
+from distrl.broker.journal import History
+from distrl.broker.reader import RawRecord
+from distrl.broker.topics import topic_name
+from distrl.config import Config
+from distrl.learner import intake, loop
+from distrl.learner.recover import Log, Recovered
+from distrl.learner.state import LearnerState
+from distrl.store.checkpoints import checkpoints
+from distrl.store.directory import DirectoryStore
+from distrl.store.objects import ObjectStore
+from distrl.telemetry.monitor import Monitor, Reporter
+from distrl.telemetry.tracing import OFF
+from distrl.types import LogPosition
+from distrl.wire.codec import encode
+
+from learner.world import Screens, trajectory
+
+READ_AHEAD = 20
+BATCH = 4
+TURNS = 30
+
+
+class Nothing:
+    """Stands for what a loop that makes no update hardly calls."""
+
+    def __getattr__(self, name: str) -> Nothing:
+        return self
+
+    def __call__(self, *arguments: Any, **named: Any) -> Nothing:
+        return self
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __float__(self) -> float:
+        return 0.0
+
+
+class Reader:
+    """An endless topic of trajectories, and one of `demonstrations` demonstrations. Sets `stop` after TURNS reads of
+    the latter."""
+
+    demonstrations = 0
+    stop = threading.Event()
+    given: dict[str, int]
+
+    def __init__(self, config: Config, name: str, *_: Any, **__: Any) -> None:
+        self._name, self._topic = name, topic_name(config.run, name)
+        self._turns = 0
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    @property
+    def caught_up(self) -> bool:
+        return self._turns > 1
+
+    def read(self, timeout_s: float) -> list[RawRecord]:
+        self._turns += 1
+        expert, begin = self._name == "demonstrations", self.given[self._name]
+        if expert and self._turns == TURNS:
+            self.stop.set()
+        count = min(BATCH, self.demonstrations - begin) if expert else BATCH
+        self.given[self._name] += count
+        made = [trajectory(SCREENS, seed, steps=1, expert=expert) for seed in range(begin, begin + count)]
+        return [
+            RawRecord(LogPosition(self._topic, 0, begin + i), each.task_id.encode(), encode(each), 0)
+            for i, each in enumerate(made)
+        ]
+
+
+SCREENS = Screens()
+
+
+def loop_of(
+    settings: Config, store: ObjectStore, state: LearnerState, stop: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> loop.Loop:
+    """A loop that sends nothing."""
+    for sender in ("DeadLetters", "DrawsSender", "FiguresSender"):
+        monkeypatch.setattr(loop, sender, Nothing())
+    nothing: Any = Nothing()
+    return loop.Loop(
+        settings,
+        store,
+        nothing,
+        nothing,
+        Reporter(nothing, Monitor()),
+        nothing,
+        Recovered(state, IdSet()),
+        History(),
+        Log({}, ""),
+        stop,
+        None,
+        OFF,
+    )
+
+
+def test_while_update_0_waits_for_demonstrations_no_more_trajectories_are_read_than_memory_is_for(
+    settings: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run whose demonstrations are made again, or are too few, has all of its trajectories in the log already."""
+    monkeypatch.setattr(Reader, "demonstrations", settings.warmup.demonstrations - 1)
+    monkeypatch.setattr(Reader, "stop", stop := threading.Event())
+    monkeypatch.setattr(Reader, "given", given := {"demonstrations": 0, "trajectories": 0}, raising=False)
+    monkeypatch.setattr(intake, "LogReader", Reader)
+    monkeypatch.setattr(versions, "read_since", lambda config, topic, start: iter(()))
+    monkeypatch.setattr(loop, "READ_AHEAD", READ_AHEAD)
+    caplog.set_level(logging.INFO, logger="distrl.learner")
+    nothing: Any = Nothing()
+    learner = loop_of(settings, nothing, LearnerState(settings), stop, monkeypatch)
+    with ExitStack() as readers:
+        learner.follow(readers)
+        learner.work()
+    assert given["demonstrations"] == settings.warmup.demonstrations - 1, "these are read on, as they are waited for"
+    assert READ_AHEAD <= sum(given.values()) < READ_AHEAD + BATCH
+    said = [record.getMessage() for record in caplog.records if "update 0 waits" in record.getMessage()]
+    assert said == [
+        "update 0 waits: 5 demonstrations are there, and warmup.demonstrations=6 are wanted; "
+        "`distrl demonstrate --count 6` publishes what is missing"
+    ]
+
+
+def test_the_first_checkpoint_reads_only_the_versions_that_came_since_the_start(
+    settings: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = settings.model_copy(update={"learner": settings.learner.model_copy(update={"keep_adapters": 5})})
+    topic = topic_name(kept.run, "versions")
+    log = [RawRecord(LogPosition(topic, 0, at), b"", encode(factories.version(at)), 0) for at in range(3)]
+    read = list[int]()
+
+    def read_since(config: Config, name: str, start: Mapping[int, int]) -> Iterator[RawRecord]:
+        found = log[start.get(0, 0) :]
+        read.append(len(found))
+        return iter(found)
+
+    monkeypatch.setattr(versions, "read_since", read_since)
+    state, stop = LearnerState(kept), threading.Event()
+    learner = loop_of(kept, DirectoryStore(tmp_path), state, stop, monkeypatch)
+    state.u = 1  # so that there is something to save
+    stop.set()
+    with ExitStack() as readers:
+        monkeypatch.setattr(intake, "LogReader", Reader)
+        learner.follow(readers)
+        learner.work()
+    assert checkpoints(DirectoryStore(tmp_path), kept.run) == [1]
+    assert read == [3, 1], "the last of them again, to see that the log has it still"

@@ -7,12 +7,13 @@ PYTHON ?= python3
 SEED ?=
 MINUTES ?= 12
 PHONES ?=
+WORKERS ?=
 ALGORITHM ?=
 SUITE ?=
 BASE_MODEL ?=
 STARTED := $(shell date +%s)
 # A misspelt variable would be taken for none.
-KNOWN := PYTHON SEED MINUTES PHONES ALGORITHM SUITE BASE_MODEL STORM CHROMIUM
+KNOWN := PYTHON SEED MINUTES PHONES WORKERS ALGORITHM SUITE BASE_MODEL STORM CHROMIUM
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
 UNKNOWN := $(filter-out $(KNOWN),$(GIVEN))
 ifneq ($(UNKNOWN),)
@@ -35,7 +36,7 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/distrl demo $(if $(SEED),--seed $(SEED) )--minutes $(MINUTES) $(if $(PHONES),--phones $(PHONES) )$(if $(ALGORITHM),--algorithm $(ALGORITHM) )\
+	$(BIN)/distrl demo $(if $(SEED),--seed $(SEED) )--minutes $(MINUTES) $(if $(PHONES),--phones $(PHONES) )$(if $(WORKERS),--workers $(WORKERS) )$(if $(ALGORITHM),--algorithm $(ALGORITHM) )\
 	  $(if $(SUITE),--suite $(SUITE) )$(if $(BASE_MODEL),--set policy.base_model=$(BASE_MODEL) )--started $(STARTED)
 
 test: $(READY)

@@ -28,11 +28,13 @@ def test_a_variable_that_it_does_not_know_is_refused_with_those_that_it_does(giv
 
 
 def test_each_that_it_knows_is_taken() -> None:
-    given = ("SEED=1", "MINUTES=2", "PHONES=3", "ALGORITHM=filtered_bc", "SUITE=general", "BASE_MODEL=/m")
+    given = ("SEED=1", "MINUTES=2", "PHONES=3", "WORKERS=1", "ALGORITHM=filtered_bc", "SUITE=general", "BASE_MODEL=/m")
     demo = make("demo", *given, "PYTHON=python3")
     assert demo.returncode == 0, demo.stderr
     command = " ".join(demo.stdout.replace("\\\n", "").split())
-    asked = "--seed 1 --minutes 2 --phones 3 --algorithm filtered_bc --suite general --set policy.base_model=/m"
+    asked = (
+        "--seed 1 --minutes 2 --phones 3 --workers 1 --algorithm filtered_bc --suite general --set policy.base_model=/m"
+    )
     assert asked in command
     faults = make("faults", "STORM=300", "SEED=7")
     assert faults.returncode == 0, faults.stderr

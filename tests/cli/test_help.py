@@ -1,10 +1,8 @@
-"""Every command says what it is and what it takes, and the documents name no command that is none."""
+"""Every command says what it is and what it takes."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from distrl.cli.main import app
@@ -12,8 +10,6 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 from typer.testing import CliRunner
 
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "bench").rglob("*.md"))]
 Command = TyperCommand | TyperGroup
 
 
@@ -54,22 +50,3 @@ def test_the_tree_is_whole() -> None:
     roles = {"feed", "worker", "learner", "evaluate", "demonstrate", "phones"}
     assert {(name,) for name in ("up", "down", "status", "doctor", "demo", *roles)} <= TREE.keys()
     assert {("config", "show"), ("config", "check"), ("topics", "ensure"), ("tail", "trajectories")} <= TREE.keys()
-
-
-def named(text: str) -> Iterator[tuple[str, ...]]:
-    """The commands in code spans and code blocks like `distrl topics ensure --alter`, as far as they are words."""
-    for words in re.findall(r"(?:`|^|&& )distrl((?: [a-z][a-z-]*)+)", text, re.MULTILINE):
-        yield tuple(words.split())
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
-def test_the_documents_name_no_command_that_is_none(document: Path) -> None:
-    for words in named(document.read_text()):
-        command = TREE.get(words[:1])
-        assert command is not None, f"no command `distrl {words[0]}`"
-        if isinstance(command, TyperGroup) and len(words) > 1:
-            assert words[:2] in TREE, f"no command `distrl {' '.join(words[:2])}`"
-
-
-def test_the_readme_names_commands() -> None:
-    assert {("config", "show"), ("topics", "ensure"), ("worker",)} <= set(named((ROOT / "README.md").read_text()))

@@ -83,7 +83,7 @@ def test_an_export_that_is_stopped_leaves_nothing(tmp_path: Path, command: str, 
 
 
 def test_a_second_signal_ends_a_role_that_may_wait_where_it_does_not_look() -> None:
-    done = subprocess.run([sys.executable, "-c", A_SECOND_ONE], timeout=25, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", A_SECOND_ONE], timeout=60, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, "asked\n")
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
+import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import factories
@@ -22,6 +23,7 @@ from distrl.stack.local import LocalStack
 from distrl.stack.locks import held
 from distrl.telemetry.view import RunView
 from distrl.train.folder import LOCK, RunFolder
+from distrl.train.placement import Placement
 from distrl.train.roles import Roles
 from distrl.train.watch import progress
 from distrl.types import Settings
@@ -89,22 +91,58 @@ def test_ctrl_c_is_answered_with_how_to_go_on(tmp_path: Path, monkeypatch: pytes
 
 def test_a_demo_that_is_killed_has_saved_how_long_it_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is in the file while it is watched is what a kill leaves."""
-    file, seen = tmp_path / "progress.json", list[float]()
+    file, seen, clock = tmp_path / "progress.json", list[float](), SimpleNamespace(now=5_000.0)
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: clock.now))
 
     def watched(config: Config, roles: object, console: Console, left: Callable[[], float], footer: str) -> None:
         for _ in range(3):
-            time.sleep(0.02)
+            clock.now += 7.0
             seen.extend((left(), DemoProgress.load(file).train_seconds))
 
     monkeypatch.setattr(run, "watch", watched)
-    monkeypatch.setattr(run, "SAVE_S", 0.0)
-    for name in ("place", "start_all", "stop_in_order"):
+    for name in ("placed", "start_all", "stop_in_order"):
         monkeypatch.setattr(run, name, lambda *_, **__: None)
-    run._train(Config(), cast(Roles, None), 2.0, DemoProgress(3.0, 100.0), file, Console())
+    run._train(Config(), cast(Roles, None), 130.0 / 60, DemoProgress(3.0, 100.0), file, Console())
     left, saved = seen[::2], seen[1::2]
-    assert 100.02 <= saved[0] < saved[1] < saved[2] < 120
-    assert [before + after for before, after in zip(left, saved, strict=True)] == pytest.approx([120.0] * 3, abs=0.5)
+    assert saved == [107.0, 114.0, 121.0]
+    assert left == pytest.approx([23.0, 16.0, 9.0])
     assert DemoProgress.load(file).setup_seconds == 3.0
+
+
+@pytest.mark.parametrize(
+    ("workers", "shares", "said"),
+    [(None, 2, ""), (1, 1, ""), (4, 3, "3 of 4 workers start: each needs a phone to train on; raise phones.count")],
+)
+def test_a_demo_has_as_many_workers_as_are_asked_for(
+    workers: int | None, shares: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `distrl train` has. Of four phones, one evaluates."""
+    ports, seen, out = [f"127.0.0.1:{port}" for port in range(1, 5)], list[Placement](), io.StringIO()
+    config = Config.model_validate({"phones": {"count": 3}, "devices": {"addresses": ports}})
+    monkeypatch.setattr(run, "start_all", lambda roles, placement: seen.append(placement))
+    for name in ("watch", "stop_in_order"):
+        monkeypatch.setattr(run, name, lambda *_, **__: None)
+    console, file = Console(file=out, width=200), tmp_path / "progress.json"
+    run._train(config, cast(Roles, None), 1.0, DemoProgress(), file, console, workers)
+    assert [len(each.workers) for each in seen] == [shares]
+    assert out.getvalue().partition("training time")[0].strip() == said
+
+
+@pytest.mark.parametrize(("words", "asked"), [((), None), (("--workers", "3"), 3)])
+def test_the_command_hands_on_how_many_workers_are_asked_for(
+    words: tuple[str, ...], asked: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[object]()
+
+    def run_demo(*arguments: object) -> None:
+        seen.append(arguments[-1])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "run_demo", run_demo)
+    monkeypatch.setattr("distrl.cli.demo.ended_as_interrupted", lambda: None)  # this process keeps its signals
+    given = ["demo", *words, "--out", str(tmp_path / "out"), "--set", f"stack.directory={tmp_path / 'stack'}"]
+    assert CliRunner().invoke(app, given).exit_code == 130
+    assert seen == [asked]
 
 
 @pytest.mark.parametrize(("began", "trained"), [(1_000, 60.0), (2_000, 0.0), (None, 0.0)])

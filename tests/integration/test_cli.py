@@ -117,20 +117,34 @@ def test_what_waits_for_topics_goes_on_once_they_are_made(config: Config, tmp_pa
     assert waiting.returncode == 0
 
 
-@pytest.mark.parametrize("command", ["feed", "tail trajectories"])
-def test_a_run_without_topics_shows_how_they_are_made(config: Config, tmp_path: Path, command: str) -> None:
-    refused = distrl(tmp_path, *command.split(), config=config)
+def test_a_run_without_topics_shows_how_they_are_made(config: Config, tmp_path: Path) -> None:
+    refused = distrl(tmp_path, "feed", config=config)
     assert refused.returncode == 1
     assert "no such topic" in refused.stderr
     assert "distrl topics ensure" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
-def test_the_status_of_a_run_that_the_broker_has_not_names_that_run(config: Config, tmp_path: Path) -> None:
-    refused = distrl(tmp_path, "status", config=config)
+@pytest.mark.parametrize("command", ["status", "tail trajectories"])
+def test_a_command_that_reads_a_run_that_the_broker_has_not_names_that_run(
+    config: Config, tmp_path: Path, command: str
+) -> None:
+    refused = distrl(tmp_path, *command.split(), config=config)
     assert refused.returncode == 1
     assert f"has no run {config.run}" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize("command", [("status",), ("tail", "trajectories", "--no-follow"), ("dlq", "ls")])
+def test_a_command_that_looks_at_a_run_is_given_its_name_alone(
+    config: Config, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    topic_admin.ensure(config)
+    another = ("--set", "run=another")
+    assert distrl(tmp_path, *command, *another, "--run", config.run, config=config).returncode == 0
+    refused = distrl(tmp_path, *command, *another, config=config)
+    assert refused.returncode == 1
+    assert "has no run another" in refused.stderr
 
 
 EVIL = "open \x1b]0;title\x07\x1b[2J\x9b31m\u202e:skull:"

@@ -173,17 +173,47 @@ def test_the_view_begins_again_where_the_broker_has_lost_what_it_had_read(
     assert "2 trajectories" in lines[-1]
 
 
+def interrupted_at_start(monkeypatch: pytest.MonkeyPatch, command: str = "train") -> list[Config]:
+    """Interrupts a training, which starts no server, before its roles; returns the list that their settings come to."""
+    seen: list[Config] = []
+
+    def interrupted(roles: Roles, placement: object) -> None:
+        seen.append(load(roles._file, environ={}))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalStack, "up", lambda stack, **_: stack._config)
+    monkeypatch.setattr(f"distrl.{command}.run.start_all", interrupted)
+    return seen
+
+
+def addresses(config: Config) -> list[str]:
+    """The settings without which nobody finds the run of `config`, its store and its phone."""
+    return [
+        f"run={config.run}",
+        f"kafka.bootstrap={config.kafka.bootstrap}",
+        f"stack.directory={config.stack.directory}",
+        f"store.url={config.store.url}",
+        "devices.addresses=[127.0.0.1:1]",
+    ]
+
+
+@pytest.mark.parametrize(("workers", "is_printed"), [(None, False), (1, False), (4, True)])
+def test_that_fewer_workers_start_than_were_asked_for_is_printed(
+    config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch, workers: int | None, is_printed: bool
+) -> None:
+    interrupted_at_start(monkeypatch)
+    out = io.StringIO()
+    with pytest.raises(KeyboardInterrupt):
+        train(config, lambda base: config, folder.parent / "out", Console(file=out, width=200), workers, None)
+    assert ("workers start: " in out.getvalue()) == is_printed
+
+
 @pytest.mark.parametrize("has_version", [False, True])
 def test_that_the_learner_waits_for_demonstrations_is_printed_where_it_does(
     config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch, has_version: bool
 ) -> None:
     """On phones of one's own; a run that has a version has had them."""
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(LocalStack, "up", lambda *_, **__: config)
-    monkeypatch.setattr("distrl.train.run.start_all", interrupted)
+    interrupted_at_start(monkeypatch)
     if has_version:
         with Journal(config) as journal:
             journal.publish_version(VERSION)
@@ -196,28 +226,15 @@ def test_that_the_learner_waits_for_demonstrations_is_printed_where_it_does(
 def test_roles_go_by_the_settings_that_the_runs_log_has_where_no_others_are_given(
     config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = [
-        f"run={config.run}",
-        f"kafka.bootstrap={config.kafka.bootstrap}",
-        f"stack.directory={config.stack.directory}",
-        f"store.url={config.store.url}",
-        "devices.addresses=[127.0.0.1:1]",
-        "worker.temperature=0.5",
-    ]
+    own = [*addresses(config), "worker.temperature=0.5"]
     other = config.feeder.model_copy(update={"suite": "general", "max_lag": 9})
     phones = config.phones.model_copy(update={"popup_probability": 0.9})
     join(config.model_copy(update={"feeder": other, "phones": phones}), None, "feeder", ())
-    seen: list[Config] = []
-
-    def interrupted(roles: Roles, placement: object) -> None:
-        seen.append(load(roles._file, environ={}))
-        raise KeyboardInterrupt
+    seen = interrupted_at_start(monkeypatch)
 
     def given(base: Mapping[str, Any]) -> Config:
         return load(sets=own, environ={}, base=base)
 
-    monkeypatch.setattr(LocalStack, "up", lambda stack, **_: stack._config)
-    monkeypatch.setattr("distrl.train.run.start_all", interrupted)
     with pytest.raises(KeyboardInterrupt):
         train(given({}), given, folder.parent / "out", Console(file=io.StringIO()), 1, None)
     (found,) = seen
@@ -233,22 +250,8 @@ def test_settings_are_judged_over_those_that_the_runs_log_has(
     """They are wrong over the defaults: another algorithm has no such setting, and its replay holds more."""
     algorithm = load(sets=["algorithm.type=grpo", "algorithm.replay.capacity=300"], environ={}).algorithm
     join(config.model_copy(update={"algorithm": algorithm}), None, "feeder", ())
-    own = [
-        f"run={config.run}",
-        f"kafka.bootstrap={config.kafka.bootstrap}",
-        f"stack.directory={config.stack.directory}",
-        f"store.url={config.store.url}",
-        "devices.addresses=[127.0.0.1:1]",
-        given,
-    ]
-    seen: list[Config] = []
-
-    def interrupted(roles: Roles, placement: object) -> None:
-        seen.append(load(roles._file, environ={}))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(LocalStack, "up", lambda stack, **_: stack._config)
-    monkeypatch.setattr(f"distrl.{command}.run.start_all", interrupted)
+    own = [*addresses(config), given]
+    seen = interrupted_at_start(monkeypatch, command)
     monkeypatch.setattr(f"distrl.cli.{command}.ended_as_interrupted", lambda: None)
     line = [command, "--out", str(tmp_path / "out"), *(word for each in own for word in ("--set", each))]
     ended = CliRunner().invoke(app, line)

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -138,8 +139,27 @@ def test_a_second_process_of_a_name_is_refused(launch: Callable[..., Child], tmp
         start("server", SLEEPER, tmp_path)
 
 
-def test_one_that_does_not_listen_is_killed_and_the_others_are_not_kept_waiting(launch: Callable[..., Child]) -> None:
+class UntilEnded:
+    """In place of the module `time`: the time-out of who waits is over once `children` have been seen to have ended,
+    however long a busy machine takes for that."""
+
+    def __init__(self, children: Sequence[Child]) -> None:
+        self._children, self._have_ended = children, False
+
+    def monotonic(self) -> float:
+        now = 1000.0 if self._have_ended else 0.0
+        self._have_ended = not any(child.lives() for child in self._children)  # who waits looks before the next call
+        return now
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def test_one_that_does_not_listen_is_killed_and_the_others_are_not_kept_waiting(
+    launch: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
     children = [launch("deaf", STUBBORN), launch("one"), launch("two")]
+    monkeypatch.setattr(processes, "time", UntilEnded(children[1:]))
     assert stop_all(children, 0.5) == ["deaf"]
     assert [child.returncode() for child in children] == [-signal.SIGKILL, -signal.SIGTERM, -signal.SIGTERM]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from distrl.config import Config, load
 from distrl.errors import ConfigError
-from distrl.train.placement import place
+from distrl.train.placement import place, why_fewer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,3 +67,18 @@ def test_emulators_are_all_driven_by_the_worker_that_starts_them() -> None:
     assert placement.evaluator is None
     with pytest.raises(ConfigError, match="--evaluation-phones"):
         place(config, own=False, workers=3, evaluation=1)
+
+
+@pytest.mark.parametrize(
+    ("sets", "own", "workers", "why"),
+    [
+        (["devices.addresses=['h:1', 'h:2']"], True, 2, ""),
+        (["devices.addresses=['h:1', 'h:2']"], True, 4, "2 of 4 workers start: each .*; raise phones.count"),
+        (["devices.serials=[a]"], False, 3, "1 of 3 workers start: each .*; name more in devices.addresses"),
+        (["devices.emulators.avd=pixel", "devices.emulators.count=4"], False, 2, "1 of 2 workers start: the emulators"),
+    ],
+)
+def test_fewer_workers_than_are_asked_for_are_explained(sets: list[str], own: bool, workers: int, why: str) -> None:
+    config = load(sets=sets, environ={})
+    placement = place(config, own=own, workers=workers, evaluation=0)
+    assert re.match(why or "$", why_fewer(config, placement, own=own, workers=workers))

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from distrl.cli.common import ConfigFile, Verbose, console, load, row, run_settings, table
+from distrl.cli.common import ConfigFile, OfRun, Verbose, console, load, row, run_settings, table
 from distrl.telemetry import logs
 from distrl.types import Split
 
@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
 
 def ablate(
     config: ConfigFile = None,
-    run: Annotated[str | None, typer.Option(help="Whose log to fold; `run` of the settings if not given.")] = None,
+    run: OfRun = None,
     sets: Annotated[
         list[str] | None, typer.Option("--set", "-s", help="path=value: an arm that changes this one setting.")
     ] = None,

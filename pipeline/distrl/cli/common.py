@@ -59,7 +59,14 @@ End = Annotated[
     str | None, typer.Option("--to", help="The offset or time to end before; the end of the log if not given.")
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done in detail, to standard error.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=64, show_default="2", help="Worker processes, which share the training phones: one each at least."
+    ),
+]
 RunName = Annotated[str, typer.Argument(help="The run.")]
+OfRun = Annotated[str | None, typer.Option(help="Which run; `run` of the settings if not given.")]
 Share = Literal["all", "training", "evaluation"]
 
 

@@ -44,7 +44,7 @@ def check(config: ConfigFile = None, sets: Sets = None) -> None:
     from distrl.algorithms.registry import refuse_other_policy
     from distrl.policy.registry import policy_of
     from distrl.policy.sampling import Sampling
-    from distrl.rollout.serving import refuse_ladder
+    from distrl.rollout.serving import refuse_ladder, served_tokenizer
     from distrl.runs.settings import learning_fingerprint
     from distrl.tasks.lists import suite_of
 
@@ -53,6 +53,8 @@ def check(config: ConfigFile = None, sets: Sets = None) -> None:
     policy = policy_of(settings.policy)
     refuse_other_policy(settings, policy.tokenizer)
     refuse_ladder(Sampling.of(settings.worker), policy.tokenizer)
+    if settings.policy.server.endpoint is not None:
+        served_tokenizer(settings.policy, policy.tokenizer)
     console.print(
         f"the settings are sound; learning fingerprint {learning_fingerprint(settings)[:16]}", highlight=False
     )
@@ -64,7 +66,6 @@ def _refuse_combinations(settings: Config) -> None:
     from distrl.compute import refuse_idle_ranks
     from distrl.policy.sampling import Sampling
     from distrl.rollout.served.policy import refuse_colder
-    from distrl.rollout.serving import served_tokenizer
     from distrl.store.objects import open_store
 
     if not settings.store.url.startswith("file:"):  # which would make the folder
@@ -72,7 +73,6 @@ def _refuse_combinations(settings: Config) -> None:
     refuse_idle_ranks(settings, settings.learner.ranks)
     if settings.policy.server.endpoint is not None:
         refuse_colder(Sampling.of(settings.worker))
-        served_tokenizer(settings)
 
 
 def _refuse_files(settings: Config) -> None:

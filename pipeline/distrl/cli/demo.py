@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from distrl.cli.common import NEEDED_FIRST, ConfigFile, Sets, console, ended_as_interrupted, stopped_how
+from distrl.cli.common import NEEDED_FIRST, ConfigFile, Sets, Workers, console, ended_as_interrupted, stopped_how
 from distrl.config import Config, UnsoundHereError, load
 from distrl.config.algorithms import DEFAULT
 from distrl.config.suites import sets_of
@@ -50,6 +50,7 @@ def demo(
             help="Simulated phones that train; phones.evaluation_count more evaluate.",
         ),
     ] = None,
+    workers: Workers = None,
     algorithm: Annotated[
         str | None,
         typer.Option(
@@ -95,7 +96,7 @@ def demo(
         return options(base={**base, "run": settings.run})
 
     try:
-        report = run_demo(settings, given, minutes, out, began, console)
+        report = run_demo(settings, given, minutes, out, began, console, workers)
     except KeyboardInterrupt as interrupt:
         stopped_how(interrupt)
         raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, console, print_line, row, run_settings, table
+from distrl.cli.common import ConfigFile, OfRun, Sets, console, print_line, row, run_settings, table
 from distrl.errors import BrokerError, WireError
 from distrl.text import printable
 from distrl.types import LogPosition
@@ -35,6 +35,7 @@ LONGEST_TEXT = 2_048
 
 @app.command("ls")
 def list_dead_letters(
+    run: OfRun = None,
     config: ConfigFile = None,
     sets: Sets = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array, for programs.")] = False,
@@ -45,7 +46,7 @@ def list_dead_letters(
     """
     from distrl.broker.dead_letter_log import entries
 
-    found = entries(run_settings(config, sets))
+    found = entries(run_settings(config, sets, run))
     if as_json:
         console.print(json.dumps([_as_json(entry) for entry in found]), markup=False, highlight=False, soft_wrap=True)
         return
@@ -59,13 +60,14 @@ def list_dead_letters(
 @app.command("show")
 def show_dead_letter(
     offset: Annotated[int, typer.Argument(min=0, help="The dead letter's offset, as `distrl dlq ls` says.")],
+    run: OfRun = None,
     config: ConfigFile = None,
     sets: Sets = None,
 ) -> None:
     """Print one dead letter: headers, key, the first bytes, and the record as this version decodes it."""
     from distrl.broker.dead_letter_log import chosen, dead_letters_of, entries, reading
 
-    settings = run_settings(config, sets)
+    settings = run_settings(config, sets, run)
     (entry,) = chosen(entries(settings), [offset])
     (dead_letter,) = dead_letters_of(settings, [entry])
     print_line(f"{_place(entry.origin)}, dead letter of {_when(entry)}, {entry.size} bytes, copies: {entry.copies}")
@@ -89,6 +91,7 @@ def retry_dead_letters(
     offsets: Annotated[
         list[int] | None, typer.Argument(min=0, help="Dead letters, by offset.", show_default=False)
     ] = None,
+    run: OfRun = None,
     config: ConfigFile = None,
     sets: Sets = None,
     everything: Annotated[bool, typer.Option("--all", help="Every dead letter.")] = False,
@@ -104,7 +107,7 @@ def retry_dead_letters(
 
     if bool(offsets) == everything:
         raise typer.BadParameter("name either OFFSETs or --all", param_hint="OFFSET, --all")
-    settings = run_settings(config, sets)
+    settings = run_settings(config, sets, run)
     found = entries(settings)
     done = retry(dead_letters_of(settings, found if everything else chosen(found, offsets or ())), settings, dry_run)
     for each in done:

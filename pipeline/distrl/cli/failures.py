@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, console, print_line, row, run_settings, table
+from distrl.cli.common import (
+    Begin,
+    ConfigFile,
+    End,
+    OfRun,
+    Sets,
+    command_line,
+    console,
+    print_line,
+    row,
+    run_settings,
+    table,
+)
 
 if TYPE_CHECKING:
     from distrl.evaluate.failures import FailedCondition, JudgedAttempt, Modes
@@ -31,7 +43,7 @@ def register(app: typer.Typer) -> None:
 def failures(
     config: ConfigFile = None,
     sets: Sets = None,
-    run: Annotated[str | None, typer.Option(help="Whose attempts; `run` of the settings if not given.")] = None,
+    run: OfRun = None,
     topic: Annotated[
         Topic, typer.Option(help="What workers did in training, or what an evaluator did.")
     ] = "evaluations",

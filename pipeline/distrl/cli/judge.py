@@ -16,6 +16,7 @@ from distrl.cli.common import (
     Begin,
     ConfigFile,
     End,
+    OfRun,
     Sets,
     command_line,
     console,
@@ -43,7 +44,7 @@ def register(app: typer.Typer) -> None:
 def judge(
     config: ConfigFile = None,
     sets: Sets = None,
-    run: Annotated[str | None, typer.Option(help="Whose trajectories; `run` of the settings if not given.")] = None,
+    run: OfRun = None,
     begin: Begin = None,
     end: End = None,
     most: Annotated[int | None, typer.Option("--most", min=1, help="Judge so many at the most.")] = None,

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from distrl.cli.common import ConfigFile, Sets, console, print_line, row, run_settings, table
+from distrl.cli.common import ConfigFile, OfRun, Sets, console, print_line, row, run_settings, table
 
 if TYPE_CHECKING:
     from distrl.offline.lineage.trace import Attempt, Learned, UpdateAdmission, UpdateInterval, VersionLineage
@@ -38,7 +38,7 @@ def lineage(
     subject: Annotated[str, typer.Argument(metavar="VERSION|TASK_ID", help="A version's number, or a task id.")],
     config: ConfigFile = None,
     sets: Sets = None,
-    run: Annotated[str | None, typer.Option(help="Whose version; `run` of the settings if not given.")] = None,
+    run: OfRun = None,
     task: Annotated[bool, typer.Option("--task", help="It is a task id, even if it is a number.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, whole, for programs.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Every row and every id.")] = False,

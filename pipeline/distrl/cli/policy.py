@@ -14,6 +14,7 @@ from distrl.cli.common import (
     Begin,
     ConfigFile,
     End,
+    OfRun,
     Sets,
     command_line,
     console,
@@ -40,7 +41,7 @@ def policy() -> None:
 def export(
     out: Annotated[Path, typer.Option(help="Directory to write to; one that holds an adapter is refused.")],
     version: Annotated[int | None, typer.Option(min=0, help="Its number; the newest if not given.")] = None,
-    run: Annotated[str | None, typer.Option(help="The run; that of the settings if not given.")] = None,
+    run: OfRun = None,
     config: ConfigFile = None,
     sets: Sets = None,
 ) -> None:
@@ -138,7 +139,7 @@ def check(
     threshold: Annotated[
         float, typer.Option(min=0.0, help="Largest difference in nats with which the check ends well.")
     ] = 1e-4,
-    run: Annotated[str | None, typer.Option(help="Whose log; `run` of the settings if not given.")] = None,
+    run: OfRun = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object, for programs, in place of a table.")
     ] = False,

@@ -16,6 +16,7 @@ from distrl.cli.common import (
     Begin,
     ConfigFile,
     End,
+    OfRun,
     Sets,
     command_line,
     connected_to_broker,
@@ -51,7 +52,7 @@ def register(app: typer.Typer) -> None:
 def replay(
     config: ConfigFile = None,
     sets: Sets = None,
-    run: Annotated[str | None, typer.Option(help="Whose log; `run` of the settings if not given.")] = None,
+    run: OfRun = None,
     topic: Annotated[str, typer.Option(help="Which topic of the run.")] = "trajectories",
     begin: Begin = None,
     end: End = None,

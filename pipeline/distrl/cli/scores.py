@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, console, row, run_settings, table
+from distrl.cli.common import ConfigFile, OfRun, Sets, console, row, run_settings, table
 from distrl.errors import BrokerError
 from distrl.types import Split
 
@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 def scores(
     config: ConfigFile = None,
     sets: Sets = None,
-    run: Annotated[str | None, typer.Option(help="Whose evaluations; `run` of the settings if not given.")] = None,
+    run: OfRun = None,
     split: Annotated[Split | None, typer.Option(help="Which tasks alone; all if not given.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object, for programs, in place of a table.")

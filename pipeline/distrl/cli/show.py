@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, print_line, run_settings
+from distrl.cli.common import ConfigFile, OfRun, Sets, print_line, run_settings
 
 FOLDER = Path("out/show")
 Topic = Literal["trajectories", "evaluations", "demonstrations"]
@@ -21,7 +21,7 @@ def show(
     episode: Annotated[str, typer.Argument(help="Its task id, or PARTITION:OFFSET.")],
     config: ConfigFile = None,
     sets: Sets = None,
-    run: Annotated[str | None, typer.Option(help="Whose log; `run` of the settings if not given.")] = None,
+    run: OfRun = None,
     topic: Annotated[
         Topic | None,
         typer.Option(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, console, run_settings
+from distrl.cli.common import ConfigFile, OfRun, Sets, console, run_settings
 
 
 def register(app: typer.Typer) -> None:
@@ -16,6 +16,7 @@ def register(app: typer.Typer) -> None:
 def skip(
     place: Annotated[str, typer.Argument(help="The record, TOPIC/PARTITION/OFFSET, like trajectories/0/17.")],
     reason: Annotated[str, typer.Option(help="Why, for those who read the journal later.")],
+    run: OfRun = None,
     config: ConfigFile = None,
     sets: Sets = None,
 ) -> None:
@@ -28,7 +29,7 @@ def skip(
     from distrl.learner.skip import skip as leave_out
 
     refuse_other_form(place)
-    settings = run_settings(config, sets)
+    settings = run_settings(config, sets, run)
     done = leave_out(settings, place, reason)
     console.print(
         f"{place} is left out from update {done.u} on; {done.void} updates are folded again. Start `distrl learner`.",

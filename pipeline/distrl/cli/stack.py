@@ -9,6 +9,7 @@ import typer
 
 from distrl.cli.common import (
     ConfigFile,
+    OfRun,
     Sets,
     console,
     ended_as_interrupted,
@@ -68,7 +69,8 @@ def up(config: ConfigFile = None, sets: Sets = None) -> None:
         stack.stop_started()  # not after a topic that is to be altered: that needs the broker
         raise
     print_line(f"Kafka {settings.kafka.bootstrap}  objects {settings.store.url}  adb port {settings.adb.port}")
-    print_line(f"{len(settings.devices.named)} phones; `distrl status` looks, `distrl down` stops")
+    print_line(f"{len(settings.devices.named)} phones")
+    print_line("`distrl train` trains here, `distrl status` looks, `distrl down` stops")
 
 
 def _refuse_absent_broker(given: Config) -> None:
@@ -111,7 +113,7 @@ def down(config: ConfigFile = None, sets: Sets = None) -> None:
     console.print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 
 
-def status(config: ConfigFile = None, sets: Sets = None) -> None:
+def status(run: OfRun = None, config: ConfigFile = None, sets: Sets = None) -> None:
     """Show the servers of the stack, then the run: versions each process has loaded, lag, success, phones.
 
     Exit 1 where a broker that the settings name does not answer.
@@ -130,8 +132,9 @@ def status(config: ConfigFile = None, sets: Sets = None) -> None:
     console.print(shown)
     brokers = [part for part in parts if part.name == kafka.NAME]
     if any(part.running or part.configured for part in brokers):
-        settings = run_settings(config, sets)  # which says why there is no answer
+        settings = run_settings(config, sets, run)  # which says why there is no answer
         with _opened(settings) as feed:
+            feed.listen()
             seen = feed.status()
             console.print(render(seen, f"run {settings.run}", width=console.width))
             for line in without_success(seen.unsolved):
@@ -214,6 +217,7 @@ def _of_the_run(config: ConfigFile, sets: Sets) -> list[Finding]:
         return [Finding(f"settings of the run: {error.where}", False, error.what, error.hint)]
     try:
         with _opened(settings) as feed:
+            feed.listen()
             return [Finding(each.what, each.ok, each.detail, each.hint) for each in fleet_findings(settings, feed)]
     except BrokerError as error:  # as where these settings are a worker's, which may not read all topics
         return [Finding(f"the run: {error.where}", False, error.what, f"{error.hint}; or leave it out: --no-fleet")]

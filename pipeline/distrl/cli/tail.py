@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, console, start_role, with_broker
+from distrl.cli.common import ConfigFile, OfRun, Sets, console, run_settings, start_role
 from distrl.types import Trajectory
 
 app = typer.Typer(help="Print records as they come.", no_args_is_help=True)
@@ -19,6 +19,7 @@ def tail() -> None:
 
 @app.command("trajectories")
 def tail_trajectories(
+    run: OfRun = None,
     config: ConfigFile = None,
     sets: Sets = None,
     last: Annotated[
@@ -35,7 +36,7 @@ def tail_trajectories(
     from distrl.offline.record_text import gist_of
     from distrl.text import printable
 
-    settings = with_broker(config, sets)
+    settings = run_settings(config, sets, run)
     for position, trajectory in records(settings, "trajectories", Trajectory, last, follow, start_role("tail", False)):
         line = f"{position.offset:>7}  {printable(trajectory.task_id):<16} {printable(gist_of(trajectory))}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, Verbose, end_if_stopped, print_line, run_settings, start_role
+from distrl.cli.common import ConfigFile, OfRun, Sets, Verbose, end_if_stopped, print_line, run_settings, start_role
 from distrl.trackers.registry import DEFAULT, TRACKERS, refuse_unknown
 
 
@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 def track_run(
     config: ConfigFile = None,
     sets: Sets = None,
-    run: Annotated[str | None, typer.Option(help="Which run; `run` of the settings if not given.")] = None,
+    run: OfRun = None,
     to: Annotated[str, typer.Option(help=f"What to write to: {', '.join(TRACKERS)}.")] = DEFAULT,
     out: Annotated[
         Path, typer.Option(help="Where files and progress go, in a folder for each run and tracker.")

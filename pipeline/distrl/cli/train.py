@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, as_given, console, ended_as_interrupted, given, stopped_how
+from distrl.cli.common import ConfigFile, Sets, Workers, as_given, console, ended_as_interrupted, given, stopped_how
 from distrl.telemetry import logs
 
 
@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 def train(
     config: ConfigFile = None,
     sets: Sets = None,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes, which share the training phones.")] = 2,
+    workers: Workers = None,
     evaluation_phones: Annotated[
         int | None,
         typer.Option(

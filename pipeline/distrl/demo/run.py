@@ -21,9 +21,8 @@ from distrl.evaluate.report import write_report
 from distrl.runs.joined import Given
 from distrl.runs.recorded import recorded
 from distrl.train.folder import folder_of
-from distrl.train.placement import WORKERS, place
 from distrl.train.roles import Roles
-from distrl.train.run import prepared, roles_of, start_all, stop_in_order
+from distrl.train.run import placed, prepared, roles_of, start_all, stop_in_order
 from distrl.train.watch import watch
 from distrl.types import Split
 
@@ -33,10 +32,19 @@ SAVE_S = 5.0
 """How often it is saved how long a demo has trained: one that is killed has trained, too."""
 
 
-def run_demo(config: Config, given: Given, minutes: float, out: Path, started: float, console: Console) -> Path:
+def run_demo(
+    config: Config,
+    given: Given,
+    minutes: float,
+    out: Path,
+    started: float,
+    console: Console,
+    workers: int | None = None,
+) -> Path:
     """Train for `minutes` in total over all invocations and write report.html and report.json into the run's folder.
 
-    started: time.time() at which the set-up began. Returns the path of the report. Raises as `prepared` and `recorded`.
+    started: time.time() at which the set-up began. workers: as in `placed`. Returns the path of the report.
+    Raises as `prepared` and `recorded`.
     """
     progress_file = folder_of(config, out).progress
     progress = DemoProgress.load(progress_file)  # refuses a broken file before anything is created
@@ -47,7 +55,7 @@ def run_demo(config: Config, given: Given, minutes: float, out: Path, started: f
             progress = replace(progress, setup_seconds=time.time() - started)
             progress.save(progress_file)
         with roles_of(settings, given, folder, stack) as roles:
-            _train(settings, roles, minutes, progress, progress_file, console)
+            _train(settings, roles, minutes, progress, progress_file, console, workers)
             _evaluate(settings, roles, console)
         report = write_report(gather(settings, DemoProgress.load(progress_file)), folder.path)
         folder.link()
@@ -55,7 +63,13 @@ def run_demo(config: Config, given: Given, minutes: float, out: Path, started: f
 
 
 def _train(
-    settings: Config, roles: Roles, minutes: float, progress: DemoProgress, file: Path, console: Console
+    settings: Config,
+    roles: Roles,
+    minutes: float,
+    progress: DemoProgress,
+    file: Path,
+    console: Console,
+    workers: int | None = None,
 ) -> None:
     """Run every role until the training time is spent. The warm-up counts as training."""
     began = time.monotonic()
@@ -77,7 +91,7 @@ def _train(
         return max(0.0, left - (time.monotonic() - began))
 
     evaluation = max(0, len(settings.devices.addresses) - settings.phones.count)
-    placement = place(settings, own=True, workers=WORKERS, evaluation=evaluation)
+    placement = placed(settings, console, workers, own=True, evaluation=evaluation)
     start_all(roles, placement)
     try:
         footer = "Ctrl-C stops, `make demo` continues"

@@ -54,6 +54,18 @@ def place(config: Config, *, own: bool, workers: int, evaluation: int) -> Placem
     )
 
 
+def why_fewer(config: Config, placement: Placement, *, own: bool, workers: int) -> str:
+    """Why fewer than `workers` start, and what gives the others phones; empty where all start."""
+    start = len(placement.workers)
+    if start >= workers:
+        return ""
+    if config.devices.emulators.count:
+        why = "the emulators of a machine have one worker"
+    else:
+        why = f"each needs a phone to train on; {'raise phones.count' if own else 'name more in devices.addresses'}"
+    return f"{start} of {workers} workers start: {why}"
+
+
 def _sets(phones: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     kinds = {kind: [name for each, name in phones if each == kind] for kind in ("addresses", "serials")}
     return tuple(f"devices.{kind}={json.dumps(names)}" for kind, names in kinds.items())

@@ -25,7 +25,7 @@ from distrl.stack.kafka import may_hold_runs
 from distrl.stack.local import LocalStack
 from distrl.tasks.lists import suite_of
 from distrl.train.folder import RunFolder, alone, folder_of, link_to_stack, refuse_second
-from distrl.train.placement import Placement, place
+from distrl.train.placement import WORKERS, Placement, place, why_fewer
 from distrl.train.roles import Roles, running, stop_left, stop_left_on_stack
 from distrl.train.servers import Servers
 from distrl.train.watch import watch
@@ -37,15 +37,18 @@ def train(
     given: Given,
     out: Path,
     console: Console,
-    workers: int,
+    workers: int | None,
     evaluation: int | None,
     owner: str = "distrl train",
 ) -> None:
-    """Train until KeyboardInterrupt. Raises as `prepared`; StackError where a role cannot be started."""
+    """Train until KeyboardInterrupt. workers: as in `placed`.
+
+    Raises as `prepared`; StackError where a role cannot be started.
+    """
     with prepared(config, given, out, console, owner) as (settings, folder, stack):
         own = not config.devices.named
         count = settings.phones.evaluation_count if own and evaluation is None else evaluation or 0
-        placement = place(settings, own=own, workers=workers, evaluation=count)
+        placement = placed(settings, console, workers, own=own, evaluation=count)
         if placement.demonstrator is None and settings.warmup.demonstrations and not lineage(settings):
             console.print(
                 f"the learner waits for {settings.warmup.demonstrations} demonstrations; record them with "
@@ -131,6 +134,14 @@ def _sound(config: Config) -> Config:
     if config.warmup.demonstrations or not config.feeder.tasks:
         refuse_unknown_words(config.feeder, tokenizer)
     return config
+
+
+def placed(settings: Config, console: Console, workers: int | None, *, own: bool, evaluation: int) -> Placement:
+    """As `place`. workers: None: WORKERS, and no line where there are fewer phones than that."""
+    placement = place(settings, own=own, workers=workers or WORKERS, evaluation=evaluation)
+    if workers is not None and (why := why_fewer(settings, placement, own=own, workers=workers)):
+        console.print(why, soft_wrap=True)
+    return placement
 
 
 def start_all(roles: Roles, placement: Placement) -> None:

@@ -25,11 +25,14 @@ TOPIC = "distrl.r.trajectories"
 VALIDATION_TASKS = 2
 
 
-def points(*, recorded: bool = False, first: int = 0) -> RunPoints:
+def points(*, recorded: bool = False, first: int = 0, caught_up: bool = True) -> RunPoints:
     def expected(split: Split) -> int:
         return VALIDATION_TASKS if split is Split.VALIDATION else 1_000
 
-    return RunPoints(TOPIC, expected, recorded=recorded, first=first)
+    run = RunPoints(TOPIC, expected, recorded=recorded, first=first)
+    if caught_up:
+        run.caught_up()
+    return run
 
 
 def line(u: int, offset: int, void: str = "", version: int = 0) -> Update:
@@ -39,6 +42,11 @@ def line(u: int, offset: int, void: str = "", version: int = 0) -> Update:
 def beat(u: int, **metrics: float) -> Heartbeat:
     """The learner's report after update `u`."""
     return Heartbeat("learner", "learner", 1_000 * u + 500, None, None, {"update": u + 1.0, **metrics})
+
+
+def plays(tasks: int, evaluator: str = "evaluator-0") -> Heartbeat:
+    """The report of an evaluator that was started with so many tasks."""
+    return Heartbeat(evaluator, "evaluator", 0, None, None, {"evaluation_tasks": float(tasks)})
 
 
 def figures(u: int, at: int = 0, **metrics: float) -> Figures:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Callable
 from dataclasses import replace
+from types import FrameType
+from typing import Any
 
 import factories
 import pytest
@@ -26,9 +30,12 @@ from tests.trackers.runs import (
     evaluated,
     line,
     logged,
+    plays,
     points,
     take,
 )
+
+TraceFunction = Callable[[FrameType, str, Any], Any]
 
 
 def of(source: str, step: int) -> Point:
@@ -150,6 +157,100 @@ def test_an_evaluation_that_was_broken_off_is_a_point_once_it_is_finished_or_ano
     assert episodes(run) == [(1, 3.0), (3, 3.0)]
     take(run, by_hand(2, 0, 2))
     assert episodes(run) == [(2, 3.0)]
+
+
+def by_evaluator(version: int, *numbers: int, name: str = "evaluator-0") -> list[Evaluation]:
+    return [evaluated(version, f"e-{number}", Outcome.SUCCESS, worker=name) for number in numbers]
+
+
+def test_an_evaluators_evaluation_has_as_many_tasks_as_it_reports_and_not_as_the_settings_say() -> None:
+    run = points()
+    take(run, [plays(4), *by_evaluator(0, 0, 1, 2)])
+    assert episodes(run) == []
+    take(run, [*by_evaluator(0, 3), plays(1), *by_evaluator(1, 0)])
+    assert episodes(run) == [(0, 4.0), (1, 1.0)], "it was started again with fewer"
+    take(run, [plays(3, "another"), *by_evaluator(2, 0, 1, name="another")])
+    run.ended()
+    assert episodes(run) == []
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_an_evaluator_that_runs_no_more_says_nothing_of_what_another_one_plays(follow: bool) -> None:
+    run = points(caught_up=False)
+    take(run, [*by_evaluator(0, 0, 1, 2), plays(4, "gone"), plays(3)])
+    run.caught_up() if follow else run.ended()
+    assert episodes(run) == [(0, 3.0)]
+
+
+def test_of_evaluators_that_play_one_version_the_one_with_the_most_tasks_counts() -> None:
+    run = points()
+    take(run, [plays(2), plays(3, "another"), *by_evaluator(0, 0), *by_evaluator(0, 1, name="another")])
+    assert episodes(run) == []
+    take(run, by_evaluator(0, 2, name="another"))
+    assert episodes(run) == [(0, 3.0)]
+
+
+@pytest.mark.parametrize("caught_up", [True, False])
+def test_what_a_person_asks_for_of_a_version_that_was_evaluated_counts_for_no_tracker_whenever_it_was_started(
+    caught_up: bool,
+) -> None:
+    run = points(caught_up=caught_up)
+    take(run, [*by_evaluator(0, 0, 1), *by_hand(0, 0, 1, 2, 3), *by_evaluator(1, 0, 1)])
+    run.caught_up()
+    assert episodes(run) == [(0, 2.0), (1, 2.0)]
+
+
+def test_a_late_start_takes_no_evaluation_for_whole_before_it_has_read_what_the_evaluator_reports() -> None:
+    run = points(caught_up=False)
+    take(run, [*by_evaluator(0, 0, 1), *by_evaluator(0, 2), *by_evaluator(1, 0, 1)])
+    assert episodes(run) == [(0, 3.0)], "the next one has begun"
+    take(run, [plays(3)])
+    run.caught_up()
+    assert episodes(run) == []
+    take(run, by_evaluator(1, 2))
+    assert episodes(run) == [(1, 3.0)]
+
+
+def test_a_late_start_ends_no_evaluation_by_a_report_of_yesterday() -> None:
+    run = points(caught_up=False)
+    take(run, [*by_evaluator(0, 0, 1), plays(2), plays(3)])
+    run.caught_up()
+    assert episodes(run) == []
+    take(run, by_evaluator(0, 2))
+    assert episodes(run) == [(0, 3.0)]
+
+
+def test_where_no_evaluator_has_reported_the_settings_say_how_many_tasks_an_evaluation_has() -> None:
+    run = points(caught_up=False)
+    take(run, [*by_evaluator(0, 0, 1)])
+    assert episodes(run) == []
+    run.caught_up()
+    assert episodes(run) == [(0, 2.0)]
+
+
+def lines_run(versions: int) -> int:
+    """Lines of code that run for so many versions of two tasks, of which the first one was broken off."""
+    run, count = points(caught_up=False), 0
+    take(run, [*by_hand(0, 0, 1), *by_hand(1, 0)])
+
+    def counted(frame: FrameType, event: str, _: object) -> TraceFunction:
+        nonlocal count
+        count += event == "line"
+        return counted
+
+    before = sys.gettrace()
+    sys.settrace(counted)
+    try:
+        for version in range(2, versions):
+            take(run, by_evaluator(version, 0, 1))
+    finally:
+        sys.settrace(before)
+    assert len(run.ready()) == versions - 2, "but for the one that was broken off and the last one"
+    return count
+
+
+def test_a_broken_off_evaluation_makes_no_later_one_dearer() -> None:
+    assert lines_run(200) < 2.5 * lines_run(100)
 
 
 def test_an_evaluation_of_several_suites_is_whole_when_it_has_the_tasks_of_all_of_them() -> None:

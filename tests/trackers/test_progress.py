@@ -25,10 +25,45 @@ def test_starts_again_and_again_give_each_point_once(stops: list[int]) -> None:
     assert progress.points == len(given_)
 
 
-def test_an_update_that_is_computed_again_is_no_second_point_and_versions_come_in_any_order() -> None:
-    def point(axis: Axis, step: int) -> Point:
-        return Point(axis.value, axis, step, 0, {})
+def point(axis: Axis, step: int, source: str = "a") -> Point:
+    return Point(source, axis, step, 0, {})
 
+
+some = st.lists(st.builds(point, st.sampled_from(Axis), st.integers(0, 6), st.sampled_from(["a", "b"])), max_size=20)
+
+
+@given(st.lists(some, max_size=4))
+def test_a_point_is_new_after_those_of_earlier_updates_and_of_other_versions(batches: list[list[Point]]) -> None:
+    progress, before = Progress("r-1"), list[Point]()
+    for batch in batches:
+        new = list[Point]()
+        for each in batch:
+            like = [one.step for one in [*before, *new] if (one.source, one.axis) == (each.source, each.axis)]
+            if each.step > max(like, default=-1) or (each.axis is Axis.VERSION and each.step not in like):
+                new.append(each)
+        assert progress.new(batch) == new
+        progress, before = progress.given(new), [*before, *new]
+        assert progress.points == len(before)
+
+
+def test_a_version_is_not_compared_with_each_that_was_evaluated_before() -> None:
+    compared = 0
+
+    class Number(int):
+        __hash__ = int.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return int(self) == other
+
+    points = [point(Axis.VERSION, Number(step)) for step in range(300)]
+    progress = Progress("r-1").given(points[:200])
+    assert progress.new(points) == points[200:]
+    assert compared < 10 * len(points)
+
+
+def test_an_update_that_is_computed_again_is_no_second_point_and_versions_come_in_any_order() -> None:
     progress = Progress("r-1").given([point(Axis.UPDATE, 7), point(Axis.VERSION, 7)])
     asked = [point(axis, step) for axis in Axis for step in (6, 7, 8, 8)]
     assert [(each.axis, each.step) for each in progress.new(asked)] == [

@@ -1,7 +1,8 @@
 """Reads a run's log and gives its points to a tracker: what is there at the start, then what comes.
 
 Every start reads the log from its beginning and passes over what the tracker was given: the points follow from the log
-alone, so nothing but their names has to be kept. One thread; it joins no group and writes nothing to the broker.
+(`protocol.Point`), so nothing but their names has to be kept. One thread; it joins no group and writes nothing to the
+broker.
 """
 
 from __future__ import annotations
@@ -122,7 +123,9 @@ def _batches(config: Config, stop: threading.Event, follow: bool) -> Iterator[Se
             if stop.is_set():
                 return
         points.read_to(max(readers[TRAJECTORIES].ends.values()))
-        if not follow:
+        if follow:
+            points.caught_up()
+        else:
             points.ended()
         yield points.ready()
         while follow and not stop.is_set():

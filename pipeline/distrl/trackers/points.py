@@ -1,28 +1,30 @@
 """The points of a run, from the records of its log. Pure: no client, no clock, no tracker.
 
 Each update has a point of the journal (what it took in, and how old that was) and one of the learner's report (losses,
-entropies, the buffer); each evaluated version one for each suite and split. The points do not depend on the order in
-which topics are read, but for when they are ready.
+entropies, the buffer); each evaluated version one for each suite and split. Points do not depend on the order in which
+topics are read, but for when they are ready, and for what `RunPoints.evaluation` says.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
+from bisect import bisect_left, insort
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from distrl.broker.duplicates import IdSet
-from distrl.evaluate.curves import BY_HAND, unfinished, wilson
+from distrl.evaluate.curves import BY_HAND, wilson
 from distrl.telemetry.view import SUCCESS_WINDOW
 from distrl.trackers.protocol import Axis, Point
 from distrl.trackers.reports import LearnerReports
 from distrl.types import Evaluation, Figures, Heartbeat, LoggedTrajectory, Outcome, Split, Trajectory, Update
 
 JOURNAL: Final = "journal"
-KNOWN: Final = (Outcome.SUCCESS, Outcome.FAILURE)
+EVALUATOR: Final = "evaluator"
 LONGEST_NAME: Final = 40
 """Characters of a suite's name in the name of a figure."""
 DIGEST: Final = 6
@@ -63,9 +65,16 @@ class _Evaluated:
     """A version on a split, until it has its points."""
 
     tasks: set[str] = field(default_factory=set)
+    own: int = 0
+    """How many of them the evaluator played, not `evaluate --versions`."""
+    evaluators: set[str] = field(default_factory=set)
+    """Names of those that played, as heartbeats have them."""
     suites: dict[str, _Score] = field(default_factory=lambda: defaultdict(_Score))
-    by_hand: bool = False
-    """Whether some were asked for by `evaluate --versions`, where a person chooses how many."""
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether some were asked for by `evaluate --versions`, where a person chooses how many."""
+        return self.own < len(self.tasks)
 
     def add(self, played: Trajectory) -> None:
         """The first record of a task counts."""
@@ -73,11 +82,12 @@ class _Evaluated:
         if task in self.tasks:
             return
         self.tasks.add(task)
-        self.by_hand = self.by_hand or played.worker.endswith(BY_HAND)
+        self.own += not played.worker.endswith(BY_HAND)
+        self.evaluators.add(played.worker.removesuffix(BY_HAND))
         score = self.suites[played.task.suite]
         score.won += played.outcome is Outcome.SUCCESS
         score.lost += played.outcome is Outcome.FAILURE
-        score.unknown += played.outcome not in KNOWN
+        score.unknown += not played.outcome.is_known
         score.at = max(score.at, played.finished_at)
 
 
@@ -85,8 +95,9 @@ class RunPoints:
     """Takes the records of a run, each topic in its order; `ready` gives the points that are whole."""
 
     def __init__(self, topic: str, expected: Callable[[Split], int], *, recorded: bool = False, first: int = 0) -> None:
-        """topic: full name of the trajectories topic. expected: tasks of a whole evaluation on a split. recorded:
-        whether the run has the topic of figures. first: offset of the first trajectory that the log still has: what
+        """topic: full name of the trajectories topic. expected: tasks of a whole evaluation on a split, as the settings
+        say: an evaluator may have been started with others, and reports how many. recorded: whether the run has the
+        topic of figures. first: offset of the first trajectory that the log still has: what
         took in earlier ones has no figures of them, rather than others than it had when they were there.
         """
         self._topic, self._expected, self._first = topic, expected, first
@@ -103,10 +114,17 @@ class RunPoints:
         self._recent: deque[bool] = deque(maxlen=SUCCESS_WINDOW)
         self._journalled_at: int | None = None
         self._reports = LearnerReports(recorded=recorded)
+        self._asked: dict[str, int] = {}
+        """Evaluator -> tasks of each of its evaluations, as it reports."""
+        self._caught_up = False
         self._going_on: dict[Key, _Evaluated] = {}
         self._whole: dict[Split, dict[int, frozenset[str]]] = defaultdict(dict)
         """Version -> its tasks, of evaluations that have their points, in their order: what comes later does not
         count."""
+        self._order: dict[Split, list[int]] = defaultdict(list)
+        """Those versions, ascending."""
+        self._alike: dict[Split, Counter[frozenset[str]]] = defaultdict(Counter)
+        """How many of them have the same tasks."""
         self._tasks: dict[frozenset[str], frozenset[str]] = {}
         """Each set of tasks once, as most versions have the same."""
         self._ready: list[Point] = []
@@ -139,6 +157,17 @@ class RunPoints:
 
     def heartbeat(self, beat: Heartbeat) -> None:
         self._reports.heartbeat(beat)
+        tasks = beat.metrics.get("evaluation_tasks", 0.0) if beat.role == EVALUATOR else 0.0
+        if math.isfinite(tasks) and tasks >= 1:
+            self._asked[beat.process] = int(tasks)
+            if self._caught_up:  # an old report says nothing of a version that is evaluated now
+                self._end_whole()
+
+    def caught_up(self) -> None:
+        """Heartbeats were read up to the present: where no evaluator has reported, the settings say how many tasks an
+        evaluation has."""
+        self._caught_up = True
+        self._end_whole()
 
     def figures(self, record: Figures) -> None:
         self._reports.figures(record)
@@ -148,16 +177,22 @@ class RunPoints:
         self._reports.quiet()
 
     def ended(self) -> None:
-        """Nothing more is read: evaluations have ended that have as many tasks as the settings say."""
+        """Nothing more is read: evaluations have ended that have as many tasks as was planned."""
         self._reports.ended()
         for split in Split:
-            self._end([key for key, each in self._of(split).items() if len(each.tasks) >= self._expected(split)], split)
+            going_on = self._of(split).items()
+            self._end([key for key, each in going_on if len(each.tasks) >= self._planned(each, split)], split)
 
     def evaluation(self, record: Evaluation) -> None:
-        """A version's points, one for each suite, are whole once it has as many tasks as the settings say, as an
-        evaluator plays; where a person has chosen how many, once they are those of the last version that was whole, or
-        when the next one's come. One with a part of those tasks then waits for the others, as `curves.unfinished`
-        knows: those that end soon come first, and are rather successes."""
+        """A version's points, one for each suite, are whole once it has as many tasks as its evaluator reports (or, in
+        a log where none does, the settings say). Where a person has chosen how many, they are once they are those of
+        the last version that was whole. In any case they are when the next version's come. One with a part of the
+        tasks of the version before then waits for the others: those that end soon come first, and are rather successes.
+
+        Once the evaluator has played all of its own, what a person asks for does not count, so that a late start gives
+        the same point. It may not where the evaluator had another number of tasks than the settings say now, as a start
+        reads evaluations before heartbeats, or where the evaluator itself was started again with more.
+        """
         if record.version < 0:
             return  # an agent without weights: no step of learning
         split = record.trajectory.task.split
@@ -167,27 +202,51 @@ class RunPoints:
         if key not in self._going_on:
             self._end([other for other in self._of(split) if other < record.version], split)
         found = self._going_on.setdefault(key, _Evaluated())
+        if found.own >= self._planned(found, split) and record.trajectory.worker.endswith(BY_HAND):
+            return
         found.add(record.trajectory)
-        expected, count = self._expected(split), len(found.tasks)
-        if (count == expected and not found.by_hand) or (
-            count >= expected and whole and found.tasks == next(reversed(whole.values()))
-        ):
+        if self._is_whole(found, split):
             self._evaluated(key)
+
+    def _is_whole(self, found: _Evaluated, split: Split) -> bool:
+        count, planned = len(found.tasks), self._planned(found, split)
+        if found.by_hand:
+            return count >= planned and found.tasks == next(reversed(self._whole[split].values()), frozenset[str]())
+        return count == planned and self._caught_up
+
+    def _end_whole(self) -> None:
+        for key, found in sorted(self._going_on.items()):
+            if self._is_whole(found, key[1]):
+                self._evaluated(key)
+
+    def _planned(self, found: _Evaluated, split: Split) -> int:
+        """Tasks of an evaluation: the most that those report who play it, as another evaluator may run no more."""
+        if split is not Split.VALIDATION:
+            return self._expected(split)
+        asked = (self._asked[name] for name in found.evaluators if name in self._asked)
+        return max(asked, default=self._expected(split))
 
     def _of(self, split: Split) -> dict[int, _Evaluated]:
         """Version -> its evaluation on a split, of those without points."""
         return {version: each for (version, other), each in self._going_on.items() if other is split}
 
     def _end(self, versions: Iterable[int], split: Split) -> None:
-        """Give these versions their points, but for those with a part of the tasks."""
-        ended = {version: self._going_on[version, split].tasks for version in versions}
-        left = unfinished({**self._whole[split], **ended}) if ended else set()
-        for version in sorted(ended.keys() - left):
-            self._evaluated((version, split))
+        """Give these versions their points, but for those with a part of the tasks of the version before, where no
+        other one stopped there, as in `curves.unfinished`. Looks only at these versions and their neighbours."""
+        tasks = {version: frozenset(self._going_on[version, split].tasks) for version in versions}
+        alike = Counter(tasks.values())
+        for version, own in sorted(tasks.items()):
+            place = bisect_left(order := self._order[split], version)
+            before = self._whole[split][order[place - 1]] if place else frozenset[str]()
+            alone = alike[own] + self._alike[split][own] == 1
+            if not (own < before and alone):
+                self._evaluated((version, split))
 
     def _evaluated(self, key: Key) -> None:
         (version, split), found = key, self._going_on.pop(key)
-        self._whole[split][version] = self._tasks.setdefault(tasks := frozenset(found.tasks), tasks)
+        tasks = self._whole[split][version] = self._tasks.setdefault(own := frozenset(found.tasks), own)
+        insort(self._order[split], version)
+        self._alike[split][tasks] += 1
         for suite, score in sorted(found.suites.items()):
             known = score.won + score.lost
             if not known:
@@ -213,7 +272,7 @@ class RunPoints:
         self._total += len(window)
         outcomes = Counter(each.outcome for each in window)
         known = outcomes[Outcome.SUCCESS] + outcomes[Outcome.FAILURE]
-        self._recent.extend(each.outcome is Outcome.SUCCESS for each in window if each.outcome in KNOWN)
+        self._recent.extend(each.outcome is Outcome.SUCCESS for each in window if each.outcome.is_known)
         values = {
             "collection/trajectories": float(self._total),
             "collection/window": float(len(window)),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,30 +28,33 @@ class Progress:
     versions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Source -> every step, of sources whose steps are versions, which are evaluated in any order."""
 
-    def has(self, point: Point) -> bool:
-        if point.axis is Axis.UPDATE:
-            return point.step <= self.last.get(point.source, -1)
-        return point.step in self.versions.get(point.source, ())
-
     def new(self, points: Iterable[Point]) -> list[Point]:
         """Those that it was not given yet, in their order."""
-        found, after = [], self
+        found, last, versions = list[Point](), dict(self.last), dict[str, set[int]]()
         for point in points:
-            if not after.has(point):
-                found.append(point)
-                after = after.given([point])
+            if point.axis is Axis.UPDATE:
+                if point.step <= last.get(point.source, -1):
+                    continue
+                last[point.source] = point.step
+            else:
+                if point.source not in versions:
+                    versions[point.source] = set(self.versions.get(point.source, ()))
+                if point.step in versions[point.source]:
+                    continue
+                versions[point.source].add(point.step)
+            found.append(point)
         return found
 
-    def given(self, points: Iterable[Point]) -> Progress:
+    def given(self, points: Sequence[Point]) -> Progress:
         """After it was given `points`, each of which is new."""
-        last, versions, count = dict(self.last), dict(self.versions), self.points
+        last, added = dict(self.last), defaultdict[str, list[int]](list)
         for point in points:
-            count += 1
             if point.axis is Axis.UPDATE:
                 last[point.source] = point.step
             else:
-                versions[point.source] = (*versions.get(point.source, ()), point.step)
-        return Progress(self.run, count, last, versions)
+                added[point.source].append(point.step)
+        versions = {source: (*self.versions.get(source, ()), *steps) for source, steps in added.items()}
+        return Progress(self.run, self.points + len(points), last, {**self.versions, **versions})
 
     def save(self, path: Path) -> None:
         """Raises ConfigError where it cannot be written."""

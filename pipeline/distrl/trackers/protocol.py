@@ -34,7 +34,8 @@ GROUPS: Final[Mapping[str, Axis]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Some figures at one step. It follows from the log alone: a point that is made again is equal."""
+    """Some figures at one step. One of an update follows from the log alone: made again, it is equal. One of a version
+    does, too, where its evaluator played as many tasks as the tracker's settings say (`RunPoints.evaluation`)."""
 
     source: str
     """What it was made from. Of one source, each step has one point."""

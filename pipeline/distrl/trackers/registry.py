@@ -16,6 +16,12 @@ DEFAULT: Final = "files"
 PRIVATE: Final = MappingProxyType({"MLFLOW_DISABLE_TELEMETRY": "true", "WANDB_ERROR_REPORTING": "false"})
 """Unless they are set: what the libraries tell their makers besides what they are asked to. They read it at import."""
 
+INSTALL: Final = "install the extra (`pip install 'distrl[{}]'`)"
+INSTALL_TRACKIO: Final = (
+    "install it in an environment of its own, as docs/trackers.md says: here it would replace Pillow by an older one, "
+    "under which a policy sees other screens"
+)
+
 Make = Callable[[Path, str], Tracker]
 """folder: its own, which is there. project: what runs are kept under, for those that have such a thing."""
 
@@ -68,8 +74,9 @@ def open_tracker(name: str, folder: Path, project: str) -> Tracker:
     try:
         return TRACKERS[name](folder, project)
     except ModuleNotFoundError as missing:
+        install = INSTALL_TRACKIO if TRACKERS[name] is _trackio else INSTALL.format(name)
         raise ConfigError(
             "--to",
             f"{name} is asked for, and {missing.name} is not installed",
-            f"install the extra (`pip install 'distrl[{name}]'`), or track to {DEFAULT}",
+            f"{install}; or track to {DEFAULT}",
         ) from None

@@ -29,8 +29,8 @@ LONGEST_PARAM: Final = 500
 
 
 class MLflow:
-    """A figure is a metric with step and time, so that one that is sent again is the one that is there, in a database;
-    a folder (file:) keeps both."""
+    """A figure is a metric with step and time. One that is there is not sent again: a database would keep it once, and
+    a folder (file:) twice."""
 
     def __init__(self, project: str) -> None:
         """project: the name of the experiment. Raises ConfigError where no server is named."""
@@ -44,6 +44,10 @@ class MLflow:
             os.environ.setdefault(name, value)
         self._client, self._project = MlflowClient(os.environ[URI]), project
         self._run_id: str | None = None
+        self._goes_on = False
+        """Whether an earlier start has begun the run there."""
+        self._there: dict[str, set[int]] = {}
+        """Figure -> its steps there before this start, once it has been asked for."""
 
     def start(self, run: TrackedRun, logged: int) -> None:
         found = self._client.get_experiment_by_name(self._project)
@@ -58,7 +62,7 @@ class MLflow:
         experiment = found.experiment_id if found is not None else self._client.create_experiment(self._project)
         there: Collection[str] = ()  # MLflow refuses to change one; and a kill may have come before some
         if before:
-            self._run_id, there = before[0].info.run_id, before[0].data.params
+            self._run_id, self._goes_on, there = before[0].info.run_id, True, before[0].data.params
             self._client.update_run(self._run_id, RunStatus.to_string(RunStatus.RUNNING))
         else:
             made = self._client.create_run(experiment, start_time=run.began, tags={TAG: run.id}, run_name=run.name)
@@ -73,9 +77,20 @@ class MLflow:
 
     def log(self, points: Sequence[Point]) -> None:
         assert self._run_id is not None, "it was started"
-        metrics = [Metric(name, value, each.at, each.step) for each in points for name, value in each.values.items()]
+        metrics = [
+            Metric(name, value, each.at, each.step)
+            for each in points
+            for name, value in each.values.items()
+            if each.step not in self._steps(self._run_id, name)
+        ]
         for part in _parts(metrics, MOST_METRICS):
             self._client.log_batch(self._run_id, metrics=part)
+
+    def _steps(self, run_id: str, name: str) -> set[int]:
+        """Those that an earlier start has logged of a figure: a kill may have come before they were counted."""
+        if self._goes_on and name not in self._there:
+            self._there[name] = {each.step for each in self._client.get_metric_history(run_id, name)}
+        return self._there.get(name, set())
 
     def finish(self) -> None:
         if self._run_id is not None:

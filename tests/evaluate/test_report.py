@@ -10,6 +10,7 @@ from pathlib import Path
 from distrl.evaluate import figures
 from distrl.evaluate.curves import CurvePoint, SuccessRate
 from distrl.evaluate.facts import RunData
+from distrl.evaluate.failures import lean
 from distrl.evaluate.report import PAGES, write_report
 from distrl.types import Action, ActionKind, Evaluation, LogPosition, ObjectRef, Outcome, Split, Unmet
 
@@ -72,6 +73,20 @@ def test_report_json_has_exactly_the_promised_keys_and_true_numbers(tmp_path: Pa
     assert (told["policy_lag_mean"], told["policy_lag_max"]) == (0.0, 0)
     assert told["trajectories_per_minute"] == 100
     assert told["digests"] == {"adapter": "ab" * 32, "buffer": "cd" * 32}
+
+
+def test_a_report_shows_nothing_of_what_steps_have_read_and_written(tmp_path: Path) -> None:
+    whole = data()
+    slim = data(
+        trajectories=[replace(each, trajectory=lean(each.trajectory)) for each in whole.trajectories],
+        evaluations=[replace(each, trajectory=lean(each.trajectory)) for each in whole.evaluations],
+    )
+    for each, folder in ((whole, "whole"), (slim, "slim")):
+        write_report(each, tmp_path / folder)
+    names = sorted(path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").rglob("*") if path.is_file())
+    assert [(tmp_path / "whole" / name).read_bytes() for name in names] == [
+        (tmp_path / "slim" / name).read_bytes() for name in names
+    ]
 
 
 def test_a_version_that_is_still_played_is_no_point_of_the_curve(tmp_path: Path) -> None:

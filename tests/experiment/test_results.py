@@ -10,8 +10,9 @@ from distrl.cli.main import app
 from distrl.errors import ConfigError
 from distrl.experiment.figure import draw
 from distrl.experiment.page import html_page
+from distrl.experiment.plan import FORMAT
 from distrl.experiment.report import to_dict
-from distrl.experiment.results import results_page
+from distrl.experiment.results import OUTDATED, results_page
 from typer.testing import CliRunner
 
 from .test_learned_report import planted
@@ -36,7 +37,7 @@ def test_a_page_has_command_code_cost_and_the_papers_numbers_beside_ours(tmp_pat
     cost = {"processor_s": 90.0, "code": ["abc123"], "parts": 54, "unknown": 0}
     page = results_page([folder(tmp_path / "methods", "methods", cost), folder(tmp_path / "drift", "drift")])
     assert "`distrl experiment methods --preset quick --seeds 0,1,2`" in page
-    assert "Code `abc123`; 1.5 minutes of processor time." in page
+    assert "Code `abc123`; 1.5 minutes of processor time.\n" in page
     assert "Code and cost were not recorded." in page
     (ours,) = [line for line in page.splitlines() if line.startswith("| general/a-ride/async | 0.")]
     assert ours.endswith("train 0.755 ± 0.002; held-out, last 0.732 ± 0.011 |")
@@ -47,6 +48,17 @@ def test_a_page_has_command_code_cost_and_the_papers_numbers_beside_ours(tmp_pat
         if line.startswith("| general/"):
             assert line.count(" | ") in (10, 5), "every row has its columns"
     assert page.index("## methods") < page.index("## drift")
+
+
+def test_a_section_says_of_which_format_its_code_was_on_what_it_ran_and_that_code_of_today_finds_others(
+    tmp_path: Path,
+) -> None:
+    for name, numbers, old in (("a", [FORMAT], False), ("b", [FORMAT - 1, FORMAT], True)):
+        cost = {"processor_s": 90.0, "code": ["abc"], "format": numbers, "processor": ["A CPU"], "unknown": 0}
+        page = results_page([folder(tmp_path / name, "drift", cost)])
+        said = f"Code `abc`, format {', '.join(map(str, numbers))}; 1.5 minutes of processor time of A CPU."
+        assert said in page
+        assert (f"{said} {OUTDATED.format(FORMAT)}" in page) == old
 
 
 def test_when_an_arm_was_near_the_best_is_a_column_that_reports_of_before_leave_open(tmp_path: Path) -> None:
@@ -77,7 +89,15 @@ def test_a_folder_without_a_report_is_refused(tmp_path: Path, content: str | Non
         results_page([tmp_path])
 
 
-@pytest.mark.parametrize("cost", [{}, {"code": 3, "unknown": 0, "processor_s": 1.0}, {"code": ["x"], "unknown": 0}])
+@pytest.mark.parametrize(
+    "cost",
+    [
+        {},
+        {"code": 3, "unknown": 0, "processor_s": 1.0},
+        {"code": ["x"], "unknown": 0},
+        {"processor_s": 1.0, "code": [], "unknown": 0, "format": 3},
+    ],
+)
 def test_a_damaged_cost_is_named_as_what_is_damaged(tmp_path: Path, cost: object) -> None:
     with pytest.raises(ConfigError, match=r"cost\.json does not say what an experiment took"):
         results_page([folder(tmp_path / "r2d3", "r2d3", cost)])

@@ -21,11 +21,12 @@ from distrl.errors import ComputeError, ConfigError
 from distrl.experiment import spent
 from distrl.experiment.catalogue import EXPERIMENTS, experiment_of
 from distrl.experiment.cells import FOLDER, TEMPORARY, persisted_by_other_code
-from distrl.experiment.plan import Cell, seeds_of
+from distrl.experiment.plan import FORMAT, Cell, seeds_of
 from distrl.experiment.run import FILES
-from distrl.experiment.spent import DIRTY, UNKNOWN, Spent, by_other_code, code_version, note
+from distrl.experiment.spent import DIRTY, UNKNOWN, Spent, by_other_code, code_version, note, total
 from distrl.experiment.spent import FILE as COST
 from distrl.experiment.spent import FOLDER as SPENT
+from distrl.processor import processor
 from waiting import until
 
 from . import small
@@ -109,6 +110,7 @@ def test_after_a_kill_the_same_command_goes_on_and_ends_with_the_same_bytes(whol
 def test_what_it_took_is_beside_the_report_and_not_in_it(whole: Path, tmp_path: Path) -> None:
     found = json.loads((whole / COST).read_bytes())
     assert (found["parts"], found["unknown"]) == (4, 0)
+    assert (found["format"], found["processor"]) == ([FORMAT], [processor()])
     assert found["processor_s"] > 0
     assert len(found["code"]) == 1
     for name in (FOLDER, SPENT):
@@ -230,6 +232,31 @@ def test_what_other_code_has_made_is_said_and_taken(whole: Path, tmp_path: Path)
     assert persisted_by_other_code(cells, tmp_path, code_version())["abc"] == 1, "what is computed anew is not named"
     (tmp_path / SPENT / cells[1].file).unlink()
     assert persisted_by_other_code(cells, tmp_path, code_version()) == {"def": 1, "def-dirty": 1, UNKNOWN: 1}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"format": "5"},
+        {"format": [5]},
+        {"processor": ["A CPU"]},
+        {"code": 5},
+        {"processor_s": "1"},
+        {"processor_s": 10**400},
+    ],
+    ids=lambda other: f"{next(iter(other))} {type(next(iter(other.values()))).__name__}",
+)
+def test_what_a_part_took_is_unknown_where_its_file_is_damaged(tmp_path: Path, other: dict[str, object]) -> None:
+    (tmp_path / SPENT).mkdir()
+    for name in ("a", "b", "c"):
+        note(tmp_path, name, Spent(1.0, "abc", FORMAT, "A CPU"))
+    damaged = tmp_path / SPENT / "b"
+    damaged.write_text(json.dumps(json.loads(damaged.read_bytes()) | other))
+    (tmp_path / SPENT / "c").write_text("[" * 100_000)
+    assert total(tmp_path, ["a", "b", "c"]) == {
+        "processor_s": 1.0, "code": ["abc"], "format": [FORMAT], "processor": ["A CPU"], "parts": 1, "unknown": 2,
+    }  # fmt: skip
+    assert by_other_code(tmp_path, ["a", "b"], "abc") == {UNKNOWN: 1}
 
 
 def test_the_commit_of_a_repository_that_the_package_only_lies_in_is_not_its_own(

@@ -280,6 +280,7 @@ def test_a_range_from_a_later_update_ends_as_the_run_did(run: Config, tmp_path: 
     ("sets", "asked", "said"),
     [
         ([], {"first": 9}, "--from 0 to 8"),
+        ([], {"first": 9, "evaluation": ArmEvaluation(2, Split.TEST)}, "--from 0 to 8"),  # before phones are looked for
         ([], {"to": 40}, "--to 9"),
         (["lora_rank=4"], {"first": 5}, "--from 0"),
         (["warmup.demonstrations=99"], {}, "do not fill one update"),

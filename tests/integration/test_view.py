@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -420,9 +420,9 @@ def test_an_index_of_records_that_the_broker_has_lost_is_made_again(
         assert not connection.execute("SELECT 1 FROM names WHERE name = 'of a lost record'").fetchall()
 
 
-def made_again(config: Config) -> None:
-    """Delete the run's topics, and make them again."""
-    topics = [topic_name(config.run, each) for each in TOPICS]
+def made_again(config: Config, names: Iterable[str] = TOPICS) -> None:
+    """Delete topics of the run, and make them again."""
+    topics = [topic_name(config.run, each) for each in names]
     client = admin(config.kafka)
     for future in client.delete_topics(topics).values():
         future.result()
@@ -567,11 +567,7 @@ def test_an_index_goes_on_where_it_was_and_is_made_again_where_the_log_is_anothe
         assert served.get(f"runs/{run}").json["trajectories"] == 9
         with reading(path) as index:
             assert set(first) < set(index.execute("SELECT rowid FROM episodes").fetchall())
-    names = [topic_name(run, each) for each in ("trajectories", "evaluations")]
-    client = admin(world.config.kafka)
-    for future in client.delete_topics(names).values():
-        future.result()
-    topic_admin.ensure(world.config)
+    made_again(world.config, ("trajectories", "evaluations"))
     with RecordProducer(world.config, "a-test") as producer:
         producer.publish("trajectories", more.task_id, more).result(30)
     with serving(world.config) as served:

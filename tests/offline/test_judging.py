@@ -103,7 +103,8 @@ def test_an_endpoint_that_answers_nothing_in_time_is_an_error_and_is_soon_left_a
     tmp_path: Path, count: int
 ) -> None:
     with serving(body(b"busy", 503)) as server:
-        with pytest.raises(ChatError, match=r"judge\.endpoint: no answer: not within 0\.05 s"):
+        # On a busy machine a question may not be sent in time: "its turn does not come within its deadline".
+        with pytest.raises(ChatError, match=r"judge\.endpoint: no answer: .* within "):
             judgements(server.url, tmp_path, count, timeout_s=0.05)
         asked = set(map(str, server.requests))
     assert len(asked) < 2 * REFUSED

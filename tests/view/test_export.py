@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 from distrl.config import RUN_NAME, Config, load
 from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.view import export as exports
+from distrl.view import follow
 from distrl.view.app import application
 from distrl.view.export import EXPORTED, FORMAT, REPORTS, SERVED, export
 from distrl.view.export_run import Answers
@@ -120,9 +122,18 @@ def test_where_no_run_can_be_read_it_says_why_and_leaves_no_folder(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_that_is_not_read_to_its_end_is_not_exported(tmp_path: Path) -> None:
-    with Runs(lambda: ["away"], lambda name: away(5)) as runs, pytest.raises(StoreError, match="not read to its end"):
-        export(runs, tmp_path / "shared", None, False, 0)
+def test_a_run_that_is_not_read_to_its_end_is_not_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    began = threading.Event()
+
+    def identity(config: Config) -> dict[str, str]:
+        began.wait(60)
+        raise BrokerError("kafka.bootstrap", "is away", "look at it")
+
+    monkeypatch.setattr(follow, "identity", identity)
+    with Runs(lambda: ["away"], lambda name: away(0.1)) as runs:
+        with pytest.raises(StoreError, match="not read to its end"):
+            export(runs, tmp_path / "shared", None, False, 0)
+        began.set()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -20,8 +20,10 @@ from distrl.broker.reader import RawRecord
 from distrl.broker.topics import DAY_MS
 from distrl.broker.topics import TOPICS as KEPT_IN
 from distrl.errors import StoreError
-from distrl.evaluate.curves import evaluated, reload_seconds
+from distrl.evaluate import policies as success_by_policy
+from distrl.evaluate.curves import evaluated, reload_seconds, score
 from distrl.learner import reading as reading_of_learner
+from distrl.telemetry.view import RunView
 from distrl.types import (
     Evaluation,
     LoggedTrajectory,
@@ -240,8 +242,8 @@ class OtherServer:
         self._thread = threading.Thread(target=work)
         free = self._free
 
-        class Told(FileLock):
-            """Tells when it has to be waited for."""
+        class Watched(FileLock):
+            """Sets `free` when it has to be waited for."""
 
             def acquire(self, *given: Any, **named: Any) -> Any:
                 try:
@@ -250,14 +252,16 @@ class OtherServer:
                     free.set()
                     return super().acquire(*given, **named)
 
-        monkeypatch.setattr(index, "FileLock", Told, raising=False)
+        monkeypatch.setattr(index, "FileLock", Watched, raising=False)
 
     def is_here(self) -> bool:
         return threading.current_thread() is self._thread
 
     def at_place(self) -> None:
-        self._there.set()
-        assert self._free.wait(60)
+        """Stops the other server there, and no other thread."""
+        if self.is_here():
+            self._there.set()
+            assert self._free.wait(60)
 
     def comes(self) -> None:
         self._thread.start()
@@ -266,6 +270,14 @@ class OtherServer:
     def goes_on(self) -> None:
         self._free.set()
         self._thread.join(60)
+
+    def is_met(self, path: Path, topics: Mapping[str, str]) -> None:
+        """An index that is opened while the other server is at its place is the one that pages read."""
+        self.comes()
+        with closing(IndexWriter(path, topics)) as own:
+            self.goes_on()
+            own.add(batch([played(0)]))
+            assert offsets(path) == [0]
 
 
 def test_two_servers_that_find_an_outdated_index_at_once_extend_one_file(
@@ -279,8 +291,7 @@ def test_two_servers_that_find_an_outdated_index_at_once_extend_one_file(
 
     def judged(connection: sqlite3.Connection) -> dict[str, str] | None:
         found = known(connection)
-        if other.is_here():
-            other.at_place()
+        other.at_place()
         return found
 
     def made(connection: sqlite3.Connection, topics: Mapping[str, str]) -> None:
@@ -290,11 +301,7 @@ def test_two_servers_that_find_an_outdated_index_at_once_extend_one_file(
 
     monkeypatch.setattr(index, "_known", judged)
     monkeypatch.setattr(index, "_remember", made)
-    other.comes()
-    with closing(IndexWriter(path, again)) as own:
-        other.goes_on()
-        own.add(batch([played(0)]))
-        assert offsets(path) == [0]
+    other.is_met(path, again)
 
 
 def test_an_index_that_is_opened_while_it_is_deleted_is_the_one_that_pages_read(
@@ -307,15 +314,11 @@ def test_an_index_that_is_opened_while_it_is_deleted_is_the_one_that_pages_read(
 
     def unlinked(each: Path, missing_ok: bool = False) -> None:
         unlink(each, missing_ok)
-        if each == path and other.is_here():
+        if each == path:
             other.at_place()
 
     monkeypatch.setattr(Path, "unlink", unlinked)
-    other.comes()
-    with closing(IndexWriter(path, TOPICS)) as own:
-        other.goes_on()
-        own.add(batch([played(0)]))
-        assert offsets(path) == [0]
+    other.is_met(path, TOPICS)
 
 
 def test_an_index_that_is_deleted_leaves_nothing(path: Path) -> None:
@@ -492,6 +495,36 @@ def test_versions_are_compared_on_the_suite_that_the_report_compares(tmp_path: P
         rows = queries.version_scores(connection)
     assert [(row["version"], row["suite"], row["n"]) for row in rows] == [(0, "b", 3), (1, "b", 3)]
     assert {each.task.suite for each in evaluated(given, Split.TEST)[0]} == {"b"}
+
+
+def test_a_version_that_evaluators_played_different_numbers_of_tasks_of_counts_each_task_once_everywhere(
+    path: Path,
+) -> None:
+    """The first plays two tasks; another one, started with four, plays the same two at the same time, and two more."""
+    played = [("e-0", True), ("e-0", False), ("e-1", False), ("e-2", False), ("e-3", False), ("e-1", True)]
+    records = [
+        Evaluation(
+            0,
+            "ab",
+            "",
+            factories.trajectory(
+                factories.task(name, split=Split.VALIDATION), outcome=Outcome.SUCCESS if won else Outcome.FAILURE
+            ),
+        )
+        for name, won in played
+    ]
+    with closing(IndexWriter(path, TOPICS)) as index:
+        index.add(batch(records, topic="evaluations"))
+    with reading(path) as connection:
+        shown = [(row["n"], row["rate"], row["unfinished"]) for row in queries.version_scores(connection)]
+    view = RunView()
+    for record in records:
+        view.feed(record)
+    assert shown == [(4, 0.25, False)]
+    assert view.status(0).evaluations == ((0, Split.VALIDATION, 4, 0.25),)
+    of_report, of_scores = score(evaluated(records, Split.VALIDATION)[0]), success_by_policy.by_policy(records)
+    assert (of_report.episodes, of_report.success) == (4, 0.25)
+    assert [list(each.values()) for each in of_scores.values()] == [[of_report]]
 
 
 def test_a_version_whose_evaluation_goes_on_is_marked_and_is_not_the_success_of_its_run(path: Path) -> None:

@@ -20,7 +20,7 @@ from distrl.view.runs import Runs
 from experiment.test_learned_report import planted
 from hypothesis import given
 from hypothesis import strategies as st
-from offline.ablation.test_report import LONG, WHOLE
+from offline.ablation.test_report import DEFAULTS, LONG, OTHER, WHOLE
 
 from view.reporting import ABLATION, BROKEN, EXPERIMENT, HALF, write_reports
 
@@ -63,6 +63,11 @@ def test_an_ablation_has_its_intervals_and_verdicts(tmp_path: Path) -> None:
     assert [line["values"] for line in loss["lines"]] == [[-0.0123] * 3] * 2
     assert found["settings"] == json.loads(WHOLE_FILE)["settings"]
     assert found["complete"] is True
+
+
+def test_an_ablation_says_what_an_arm_of_another_algorithm_does_not_share_with_the_run(tmp_path: Path) -> None:
+    (file := tmp_path / "report.json").write_text(to_json(OTHER))
+    assert DEFAULTS in read(file).notes
 
 
 def test_an_experiment_has_its_comparisons_and_its_command(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def moving_success(trajectories: Sequence[LoggedTrajectory], window: int) -> lis
     """(trajectories that were played to an end so far, success among the last `window` with a known outcome), from the
     first full window on."""
     outcomes = [logged.trajectory.outcome for logged in played(trajectories)]
-    known = [(so_far, each) for so_far, each in enumerate(outcomes, 1) if each in (Outcome.SUCCESS, Outcome.FAILURE)]
+    known = [(so_far, each) for so_far, each in enumerate(outcomes, 1) if each.is_known]
     won = [each is Outcome.SUCCESS for _, each in known]
     return [(known[end - 1][0], sum(won[end - window : end]) / window) for end in range(window, len(won) + 1)]
 

@@ -14,7 +14,6 @@ from distrl.types import (
     LoggedTrajectory,
     LogPosition,
     ObjectRef,
-    Outcome,
     Split,
     Trajectory,
     Update,
@@ -129,7 +128,7 @@ def _attempts(data: RunData) -> Iterator[Trajectory]:
         played = each.trajectory
         agent = each.version_sha256 if each.version < 0 else ""
         key = each.version, agent, played.task_id
-        if played.outcome in (Outcome.SUCCESS, Outcome.FAILURE) and key not in seen:
+        if played.outcome.is_known and key not in seen:
             seen.add(key)
             yield played
 

@@ -81,7 +81,8 @@ class Modes:
 
 
 def lean(trajectory: Trajectory) -> Trajectory:
-    """`trajectory` without what no statistic here reads and most of its memory is: what its steps read and wrote."""
+    """`trajectory` without what no statistic and no page here reads and most of its memory is: what its steps read and
+    wrote."""
     steps = tuple(replace(step, prompt_ids=(), action_ids=(), action_text="") for step in trajectory.steps)
     return replace(trajectory, steps=steps)
 
@@ -147,7 +148,7 @@ def by_suite_and_version(attempts: Iterable[JudgedAttempt], together: int) -> li
     """
     modes: dict[tuple[str, str, int], list[Mode | None]] = defaultdict(list)
     for each in attempts:
-        if each.trajectory.outcome in (Outcome.SUCCESS, Outcome.FAILURE) and each.trajectory.steps:
+        if each.trajectory.outcome.is_known and each.trajectory.steps:
             first = each.version if each.agent else each.version // together * together
             modes[each.trajectory.task.suite, each.agent, first].append(each.mode)
     return [

@@ -28,6 +28,7 @@ from distrl.evaluate.curves import BY_HAND
 from distrl.evaluate.gather import records
 from distrl.evaluate.play import Keep, Turn, evaluation_tasks, known_of, on_phones, play_and_publish
 from distrl.evaluate.policies import PolicyId
+from distrl.rollout.decider import PolicyClosedError, VersionedDecider
 from distrl.rollout.episode import Decider, Episode, Phone
 from distrl.rollout.reload import wait_first
 from distrl.rollout.served.server import ServerError
@@ -49,6 +50,10 @@ reading all of them for each version would take longer and longer."""
 
 TIMES = 3
 """How often a version is evaluated while tasks of it are interrupted each time, as long as there is no newer one."""
+STOP_S = 0.1
+"""Longest wait until a version that loads sees that the evaluator is asked to stop."""
+CLOSING = "closing"
+"""The thread that looks for it."""
 TURN_S = 1.0
 """Longest pause of the evaluator's loop between two versions."""
 
@@ -134,7 +139,7 @@ def run_evaluator(config: Config, stop: threading.Event, monitor: Monitor | None
     newest version that were interrupted each time again, TIMES in all.
     """
     tasks = evaluation_tasks(config, Split.VALIDATION, config.evaluate.validation_episodes)
-    progress, monitor = EvaluationProgress(), monitor or Monitor()
+    progress, monitor = EvaluationProgress(len(tasks)), monitor or Monitor()
     with VersionFollower(config) as versions, RecordProducer(config, config.evaluate.name) as producer:
         if wait_first(versions, stop, monitor) is None:
             return
@@ -177,6 +182,8 @@ def _pause(seconds: float, stop: threading.Event, monitor: Monitor) -> None:
 class EvaluationProgress:
     """What is reported. Its fields are replaced as a whole: another thread reads them."""
 
+    tasks: int
+    """Of each evaluation."""
     version: Version | None = None
     """Evaluated last; skipped versions do not count."""
     evaluated: int = 0
@@ -310,7 +317,8 @@ def greedy(
     """
     with serving(config, sampling=None) as policy:
         refuse_other_base(version, policy.base_sha256)
-        policy.decider.swap(version, adapter)
+        if not _loaded(policy.decider, version, adapter, stop):
+            return
 
         @contextmanager
         def acting(phone: Phone) -> Iterator[Decider]:
@@ -318,6 +326,27 @@ def greedy(
                 yield policy.decider
 
         on_phones(config, acting, tasks, episode, keep, stop=stop, give_up=give_up, turn=turn)
+
+
+def _loaded(decider: VersionedDecider, version: Version, adapter: bytes, stop: threading.Event) -> bool:
+    """Load `adapter`; False where `stop` is set before it is there: a model server may take minutes, and is asked
+    nothing more then."""
+
+    def close_at_stop(ended: threading.Event) -> None:
+        while not ended.is_set():
+            if stop.wait(STOP_S):
+                decider.close()
+                return
+
+    closing = StoppableThread(close_at_stop, CLOSING)
+    try:
+        decider.swap(version, adapter)
+    except PolicyClosedError:
+        if not stop.is_set():
+            raise
+    finally:
+        closing.stop()
+    return not stop.is_set()
 
 
 def _report(
@@ -332,4 +361,5 @@ def _report(
     while not ended.wait(min(every_s, SHOWN_S)):
         if reporter.due:
             labelled = {"evaluation_success": progress.success}
-            reporter.report(progress.version, {"evaluated": progress.evaluated}, progress.devices, labelled=labelled)
+            metrics = {"evaluated": progress.evaluated, "evaluation_tasks": progress.tasks}
+            reporter.report(progress.version, metrics, progress.devices, labelled=labelled)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
@@ -24,13 +25,14 @@ from typing import Any, Final
 from distrl.errors import ComputeError
 from distrl.experiment.base_models import grounded
 from distrl.experiment.compute import CellResult, compute
-from distrl.experiment.plan import Cell
+from distrl.experiment.plan import FORMAT, Cell
 from distrl.experiment.spent import FOLDER as SPENT
 from distrl.experiment.spent import Spent, by_other_code, code_version, note, timed
 from distrl.experiment.warmup import FOLDER as WARMUPS
 from distrl.experiment.warmup import adapter_file, shared, warm_up
 from distrl.offline.files import make_folder, write
 from distrl.policy.plugin import plugin_code
+from distrl.processor import processor
 
 FOLDER: Final = "cells"
 ENDED_S: Final = 0.5
@@ -74,7 +76,7 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
     """
     make_folder(out / FOLDER)
     make_folder(out / SPENT)
-    code = code_of(cells)
+    spent = partial(Spent, code=code_of(cells), format=FORMAT, processor=processor())
     found = {cell: result for cell in cells if (result := persisted(cell, out)) is not None}
     for cell in found:
         on_cell(cell)
@@ -90,7 +92,7 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
             ProcessPoolExecutor(processes or _cores(), spawn, _end_with_parent, (watched, temporary)) as pool,
         ):
             try:
-                warmed = _warmed(missing, out, pool, code)
+                warmed = _warmed(missing, out, pool, spent)
                 with _sigint_blocked():
                     coming: dict[Future[tuple[CellResult, float]], Cell] = {
                         pool.submit(timed, compute, grounded(cell, out), warmed.get(cell)): cell for cell in missing
@@ -98,7 +100,7 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
                 for future in as_completed(coming):
                     cell = coming[future]
                     found[cell], processor_s = future.result()
-                    note(out, cell.file, Spent(processor_s, code))
+                    note(out, cell.file, spent(processor_s))
                     _persist(cell, found[cell], out)
                     on_cell(cell)
             except BaseException as error:
@@ -126,9 +128,11 @@ def _warmup_note(file: Path) -> str:
     return f"warmup-{file.stem}.json"
 
 
-def _warmed(cells: Sequence[Cell], out: Path, pool: ProcessPoolExecutor, code: str) -> dict[Cell, Path]:
+def _warmed(
+    cells: Sequence[Cell], out: Path, pool: ProcessPoolExecutor, spent: Callable[[float], Spent]
+) -> dict[Cell, Path]:
     """The file of the weights after the warm-up of each cell that learns; computes and persists those that are not
-    there."""
+    there. spent: what is noted of a warm-up that took so many processor seconds."""
     files = {cell: adapter_file(cell, out) for cell in cells if shared(cell)}
     if files:
         make_folder(out / WARMUPS)
@@ -136,7 +140,7 @@ def _warmed(cells: Sequence[Cell], out: Path, pool: ProcessPoolExecutor, code: s
     with _sigint_blocked():
         coming = [(file, pool.submit(timed, warm_up, cell, file)) for file, cell in makers.items()]
     for file, each in coming:
-        note(out, _warmup_note(file), Spent(each.result()[1], code))
+        note(out, _warmup_note(file), spent(each.result()[1]))
     return files
 
 

@@ -31,6 +31,11 @@ COLUMNS: Final = {
 }
 """Figure -> its column's head and its decimals; another is a share, under its own name. Intervals of all are in
 report.json."""
+OF_FEW_SEEDS: Final = (
+    "of three seeds it is their range, which holds the true mean in three of four cases. What is better or worse is "
+    "judged by wider ones."
+)
+"""What a reader must know of a percentile interval of a bootstrap over seeds."""
 LEARNED: Final = (f"hours to {SHARE * 100:.0f} % of the best", "interquartile mean", "tasks that flip")
 """Heads of the columns that only arms which learn have."""
 
@@ -56,7 +61,8 @@ def html_page(report: Report, png: bytes) -> str:
         f'<section><figure><img alt="{title}" style="width:100%" src="{png_uri(png)}"></figure></section>',
         *_compared_section(report),
         f"<section><h2>Every arm</h2>{_table(*arm_table(report))}"
-        f"<p>Means over the seeds, with the 95 % interval of their bootstrap. {escape(_held_out_note(report))}</p>"
+        f"<p>Means over the seeds, with the 95 % interval of their bootstrap: {escape(OF_FEW_SEEDS)} "
+        f"{escape(_held_out_note(report))}</p>"
         "</section>",
         f"<section><h2>What was assumed</h2>{_costs(report)}</section>",
     ]

@@ -78,7 +78,8 @@ class Comparison:
     tasks: Difference | None
     """Over the held-out tasks, where the arms learn."""
     improvement: Estimate | None
-    """The probability that a seed of the one does a family of tasks better than a seed of the other."""
+    """The probability that a seed of the one does a family of tasks better than a seed of the other; a tie counts
+    half."""
 
     @property
     def verdict(self) -> Verdict:
@@ -165,7 +166,8 @@ def refuse_other_tasks(report: Report, out: Path) -> None:
 
 
 def to_dict(report: Report) -> dict[str, Any]:
-    """JSON-able, and a function of the command alone: it names no machine and no clock."""
+    """JSON-able, and a function of the command alone; where arms learn, on processors of one kind, as others differ in
+    last bits. It names no machine and no clock."""
     return {
         "command": report.command,
         "title": report.experiment.title,

@@ -12,20 +12,22 @@ from typing import Any, Final
 
 from distrl.errors import ConfigError
 from distrl.experiment.catalogue import EXPERIMENTS
-from distrl.experiment.page import LEARNED, column_of, until_reached
+from distrl.experiment.page import LEARNED, OF_FEW_SEEDS, column_of, until_reached
 from distrl.experiment.paper import EVERYWHERE, PAPER, Said
-from distrl.experiment.plan import PRESETS
+from distrl.experiment.plan import FORMAT, PRESETS
 from distrl.experiment.spent import FILE as COST
 
 REPORT: Final = "report.json"
 HINT: Final = "name folders that `distrl experiment NAME --out DIR` has written"
+OUTDATED: Final = "The code has format {} now: the same command may give other figures."
 NOTHING_SAID: Final = Said("")
 HEADER: Final = f"""# Results
 
 Written by `distrl experiment --results DIR … > docs/results.md` from the folders of experiments that were run; not to \
 be edited. [How they are made](experiments.md).
 
-{EVERYWHERE} Intervals are of 95 %; of success, shares.
+{EVERYWHERE} Success is in shares. Intervals of means are of 95 %, by a bootstrap over the seeds: {OF_FEW_SEEDS} In \
+the probability of improvement a tie counts half.
 """
 
 Content = Mapping[str, Any]
@@ -94,8 +96,12 @@ def _cost(file: Path) -> str:
     try:
         code = ", ".join(f"`{_text(each)}`" for each in cost["code"])
         lacking = f", without {cost['unknown']} parts that nobody timed" if cost["unknown"] else ""
-        return f"Code {code}; {cost['processor_s'] / 60:.1f} minutes of processor time{lacking}."
-    except (KeyError, TypeError) as error:
+        formats, processors = cost.get("format", []), ", ".join(map(_text, cost.get("processor", [])))
+        made = f", format {', '.join(map(str, formats))}" if formats else ""
+        on = f" of {processors}" if processors else ""
+        old = f" {OUTDATED.format(FORMAT)}" if formats and min(formats) < FORMAT else ""
+        return f"Code {code}{made}; {cost['processor_s'] / 60:.1f} minutes of processor time{on}{lacking}.{old}"
+    except (KeyError, TypeError, ValueError) as error:
         raise ConfigError("--results", f"{file} does not say what an experiment took ({error!r})", HINT) from None
 
 

@@ -1,4 +1,4 @@
-"""What an experiment took and by which code: files of their own, since a report is a function of its command alone.
+"""What an experiment took, by which code and on what: files of their own, as a report is a function of its command.
 
 A cell's is in OUT/spent as soon as it is done; `cost.json` has the sum, also over several calls of the command.
 """
@@ -15,6 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
+import msgspec
+
 from distrl.offline.files import write
 
 FOLDER: Final = "spent"
@@ -29,10 +31,13 @@ R = TypeVar("R")
 @dataclass(frozen=True, slots=True)
 class Spent:
     """processor_s: seconds of processor time of one process, over all of its threads. code: a commit or a release,
-    after those of the packages that bring its policies (`cells.code_of`)."""
+    after those of the packages that bring its policies (`cells.code_of`). format: `plan.FORMAT` of that code.
+    processor: on which it ran. Both are None where an earlier release noted neither."""
 
     processor_s: float
     code: str
+    format: int | None = None
+    processor: str | None = None
 
 
 def timed(compute: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> tuple[R, float]:
@@ -67,6 +72,8 @@ def total(out: Path, names: Sequence[str]) -> dict[str, Any]:
     return {
         "processor_s": round(sum(each.processor_s for each in found), 1),
         "code": sorted({each.code for each in found}),
+        "format": sorted({each.format for each in found if each.format is not None}),
+        "processor": sorted({each.processor for each in found if each.processor is not None}),
         "parts": len(found),
         "unknown": len(names) - len(found),
     }
@@ -85,10 +92,10 @@ def by_other_code(out: Path, names: Sequence[str], code: str) -> dict[str, int]:
 
 
 def _noted(file: Path) -> Spent | None:
+    """None where there is no such file, or a damaged one."""
     try:
-        found = json.loads(file.read_bytes())
-        return Spent(float(found["processor_s"]), str(found["code"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        return msgspec.json.decode(file.read_bytes(), type=Spent)
+    except (OSError, ValueError, RecursionError):  # msgspec's own errors are ValueErrors
         return None
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from distrl.errors import DistrlError
 from distrl.images import ImageError, size
@@ -28,7 +30,7 @@ from distrl.view.answers import NotThereError, answer, explained, refusal
 from distrl.view.drawn import draws_of
 from distrl.view.episode import episode, screen_of, task
 from distrl.view.events import counts_of, events_of
-from distrl.view.filters import EpisodeFilter, Page, number
+from distrl.view.filters import EPISODES, PAGE, EpisodeFilter, Page, number, only_known
 from distrl.view.guard import PROBES
 from distrl.view.index import DEAD_LETTERS, StaleIndexError
 from distrl.view.reports import Reports
@@ -43,26 +45,26 @@ def application(runs: Runs, closing: Callable[[], bool], reports: Reports = NO_R
     """closing: whether the server ends, so that streams of events end, too."""
     api = _Api(runs, reports)
     run = "/api/runs/{run}"
-    routes = [
+    routes: list[BaseRoute] = [
         *(Route(path, _alive) for path in PROBES),
-        Route("/api/runs", api.runs),
-        Route(run, api.run),
-        Route(f"{run}/series", api.series),
-        Route(f"{run}/versions", api.versions),
-        Route(f"{run}/versions/{{version}}", api.version),
-        Route(f"{run}/trajectories", api.trajectories),
-        Route(f"{run}/failures", api.failures),
-        Route(f"{run}/devices", api.devices),
-        Route(f"{run}/dead-letters", api.dead_letters),
-        Route(f"{run}/counts", api.counts),
-        Route(f"{run}/events", events_of(runs, closing)),
-        Route(f"{run}/tasks/{{task_id:path}}", api.task),
-        Route(f"{run}/images/{{topic}}/{{place}}/{{which}}", api.image),
-        Route(f"{run}/verdicts/{{topic}}/{{place}}", api.verdicts),
-        Route(f"{run}/{DEAD_LETTERS}/{{place}}", api.dead_letter),
-        Route(f"{run}/{{topic}}/{{place}}", api.episode),
-        Route("/api/reports", api.reports),
-        Route("/api/reports/{report}", api.report),
+        _Answer("/api/runs", api.runs, "again"),
+        _Answer(run, api.run),
+        _Answer(f"{run}/series", api.series, "from", "to"),
+        _Answer(f"{run}/versions", api.versions, *PAGE),
+        _Answer(f"{run}/versions/{{version}}", api.version),
+        _Answer(f"{run}/trajectories", api.trajectories, *EPISODES, *PAGE),
+        _Answer(f"{run}/failures", api.failures, "version"),
+        _Answer(f"{run}/devices", api.devices),
+        _Answer(f"{run}/dead-letters", api.dead_letters, *PAGE),
+        _Answer(f"{run}/counts", api.counts),
+        _Answer(f"{run}/events", events_of(runs, closing)),
+        _Answer(f"{run}/tasks/{{task_id:path}}", api.task),
+        _Answer(f"{run}/images/{{topic}}/{{place}}/{{which}}", api.image, "sha256"),
+        _Answer(f"{run}/verdicts/{{topic}}/{{place}}", api.verdicts),
+        _Answer(f"{run}/{DEAD_LETTERS}/{{place}}", api.dead_letter),
+        _Answer(f"{run}/{{topic}}/{{place}}", api.episode),
+        _Answer("/api/reports", api.reports),
+        _Answer("/api/reports/{report}", api.report),
         Mount("/", _Pages(directory=Path(str(files("distrl.view"))) / "static", html=True, check_dir=False)),
     ]
     handlers: dict[Any, Any] = {
@@ -71,6 +73,18 @@ def application(runs: Runs, closing: Callable[[], bool], reports: Reports = NO_R
         HTTPException: _refused,
     }
     return Starlette(routes=routes, exception_handlers=handlers)
+
+
+class _Answer(Route):
+    """An answer of the API. A parameter of any other name is refused: a filter with a typo would choose everything."""
+
+    def __init__(self, path: str, endpoint: Callable[[Request], Any], *parameters: str) -> None:
+        super().__init__(path, endpoint)
+        self._parameters = parameters
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        only_known(QueryParams(scope["query_string"]), self._parameters)
+        await super().handle(scope, receive, send)
 
 
 class _Pages(StaticFiles):

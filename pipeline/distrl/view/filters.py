@@ -5,7 +5,7 @@ Values go into a statement as parameters only; the column to sort by is one of a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +26,9 @@ RANGES: Final = (
 )  # fmt: skip
 SORTED: Final = ("finished_at", "steps", "lag", "version_last", "outcome", "family", "instruction")
 ORDERS: Final = {"asc": "ASC", "desc": "DESC"}
+PAGE: Final = ("offset", "limit")
+EPISODES: Final = (*EQUAL, "version", "text", *dict(RANGES), "sort", "order", "upto")
+"""Parameters that choose and sort episodes."""
 NULLS: Final = {"ASC": " NULLS LAST", "DESC": ""}
 """SQLite has nulls first."""
 
@@ -83,6 +86,14 @@ class EpisodeFilter:
             f"{column} {order}{NULLS[order]}, rowid {order}",
             upto,
         )
+
+
+def only_known(asked: Iterable[str], known: tuple[str, ...]) -> None:
+    """Raises ConfigError for the name of a parameter that is none of those."""
+    for name in asked:
+        if name not in known:
+            hint = f"use one of: {', '.join(known)}" if known else "leave it out: this address takes none"
+            raise ConfigError(name[:40], "is no parameter of this address", hint)
 
 
 def number(asked: Mapping[str, str], name: str, least: int = 0) -> int | None:

@@ -53,6 +53,11 @@ class Adapter(msgspec.Struct):
     sha256: str
 
 
+class Unshared(msgspec.Struct):
+    arm: bool | int | float | str | None
+    run: bool | int | float | str | None
+
+
 class Arm(msgspec.Struct):
     name: str
     sets: dict[str, Any] = msgspec.field(name="set")
@@ -65,6 +70,7 @@ class Arm(msgspec.Struct):
     last: dict[str, float | None]
     estimates: dict[str, dict[str, Estimate]]
     evaluation: Played | None = None
+    unshared: dict[str, Unshared] = {}
 
 
 class Ablation(msgspec.Struct):
@@ -111,6 +117,10 @@ def _notes(found: Ablation) -> list[str]:
         notes.append(f"No arm was played: {found.not_played}.")
     if found.baseline_is_the_run.holds is False:
         notes.append("The baseline is NOT the run: arms may be compared with each other alone.")
+    for arm in found.arms:
+        if arm.unshared:
+            values = ", ".join(f"{path} {each.arm} (the run: {each.run})" for path, each in arm.unshared.items())
+            notes.append(f"{arm.name} has defaults of its own algorithm: {values}.")
     return notes
 
 

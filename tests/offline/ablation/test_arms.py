@@ -147,6 +147,20 @@ def test_an_arm_may_be_of_another_algorithm_with_settings_of_its_own() -> None:
         plan(RUN, arms=["algorithm.type=cloning,algorithm.gamma=0.5"])
 
 
+def test_an_arm_of_another_algorithm_names_what_it_does_not_share_with_the_run() -> None:
+    run = load(sets=["algorithm.lr=4e-3", "algorithm.minibatches=64", "algorithm.entropy=0.5"], environ={})
+    (baseline, defaults, given, same) = plan(
+        run,
+        arms=[
+            "algorithm.type=cloning",
+            "algorithm.type=cloning,algorithm.lr=0.5,algorithm.minibatches=64",
+            "algorithm.lr=0.5",
+        ],
+    ).arms
+    assert defaults.unshared(run) == {"algorithm.lr": (1e-3, 4e-3), "algorithm.minibatches": (16, 64)}
+    assert [each.unshared(run) for each in (baseline, given, same)] == [{}, {}, {}]
+
+
 @pytest.mark.parametrize(
     ("run", "items", "fed"),
     [

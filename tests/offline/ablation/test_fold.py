@@ -193,6 +193,14 @@ def test_demonstrations_that_came_late_are_left_to_the_arms_of_the_runs_own_numb
     assert taken(("warmup.demonstrations", "7")) == 7
 
 
+def test_an_arm_that_cuts_the_log_anew_waits_for_no_demonstration_that_was_left_out(
+    settings: Config, log: RunLog
+) -> None:
+    update, window = log.windows[0]
+    less = replace(log, windows=[(update, window[1:]), *log.windows[1:]])
+    assert [list(window) for _, window in cut(less, settings)] == [list(window) for _, window in less.windows]
+
+
 def test_a_record_longer_than_the_buffer_is_left_out_and_ends_no_arm(
     settings: Config, screens: Screens, log: RunLog
 ) -> None:

@@ -25,7 +25,7 @@ from distrl.offline.ablation.persisted import PersistedArms, code_digest
 from distrl.offline.ablation.report import Evaluated, Result
 from distrl.offline.ablation.run import ArmEvaluation, clear, played_on, refuse_foreign
 from distrl.offline.estimates import Estimate
-from distrl.policy.plugin import sources_sha256
+from distrl.policy.plugin import files_sha256
 from distrl.processor import processor_and_packages
 from distrl.types import Outcome, Split
 from learner.world import Screens, config, save_tiny_base, update_of, windows
@@ -296,7 +296,7 @@ def test_code_of_the_package_that_brings_the_policy_counts(tmp_path: Path, monke
         (package / "model.py").write_text(source)
         (tmp_path / "brings_one.py").write_text(source)
         found |= {code_digest("brings_policies"), code_digest("brings_one")}
-        sources_sha256.cache_clear()  # as in the next process
+        files_sha256.cache_clear()  # as in the next process
     assert len(found | {ours}) == 5
     assert code_digest("distrl") == ours
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -32,20 +32,25 @@ LONG = "algorithm.replay.w1=0.01,algorithm.replay.w2=0.1,algorithm.replay.w3=0.1
 
 
 def ablation(
-    estimates: Mapping[str, Estimate], outcomes: Mapping[str, Mapping[str, bool]], others: int = 0, on: str = HELD_OUT
+    estimates: Mapping[str, Estimate],
+    outcomes: Mapping[str, Mapping[str, bool]],
+    others: int = 0,
+    on: str = HELD_OUT,
+    arm: str = LONG,
+    sets: Sequence[str] = (),
 ) -> Ablation:
-    """The baseline and an arm with a long name. estimates, outcomes: by the arm's name."""
-    run = load(environ={}, sets=["run=demo-0"])
-    arms = plan(run, arms=[LONG])
+    """The baseline and an arm with a long name. estimates, outcomes: by the arm's name. sets: of the run."""
+    run = load(environ={}, sets=["run=demo-0", *sets])
+    arms = plan(run, arms=[arm])
     log = RunLog(UpdateRange(0, 3), None, [(Update(2, (Watermark("t", 0, 9),), "", 0), [])], [], {}, 6)
     made = Ablation(run, arms, log)
-    for arm in arms.arms:
-        found = {on: {"weighted": estimates[arm.name]}} if arm.name in estimates else {}
+    for each in arms.arms:
+        found = {on: {"weighted": estimates[each.name]}} if each.name in estimates else {}
         folded = Folded(
-            arm, [(u, METRICS) for u in range(3)], 9, {"adapter": "a" * 64}, b"", "b" * 64, found, False, 1.0
+            each, [(u, METRICS) for u in range(3)], 9, {"adapter": "a" * 64}, b"", "b" * 64, found, False, 1.0
         )
-        played = Evaluated("test", 128, outcomes[arm.name], others) if arm.name in outcomes else None
-        made.join(Result(folded, played), f"adapters/{arm.name}")
+        played = Evaluated("test", 128, outcomes[each.name], others) if each.name in outcomes else None
+        made.join(Result(folded, played), f"adapters/{each.name}")
     return made
 
 
@@ -136,6 +141,23 @@ def test_an_interval_stands_on_a_line_of_its_own() -> None:
 def test_the_page_has_each_interval_in_brackets_and_one_line_a_row() -> None:
     rows = [line for line in to_markdown(WHOLE).splitlines() if line.startswith("| baseline")]
     assert rows[0] == ("| baseline | 35.2% (27.4% to 43.8%, 2 without an outcome) |  | 0.412 (0.351 to 0.474) |")
+
+
+CLONING = "algorithm.type=cloning"
+OTHER = ablation({}, {}, arm=CLONING, sets=["algorithm.lr=4e-3", "algorithm.minibatches=64"])
+DEFAULTS = (
+    f"{CLONING} has defaults of its own algorithm: algorithm.lr 0.001 (the run: 0.004), "
+    "algorithm.minibatches 16 (the run: 64)."
+)
+
+
+def test_what_an_arm_of_another_algorithm_does_not_share_with_the_run_is_in_the_report() -> None:
+    assert notes(OTHER)[-1] == DEFAULTS
+    assert f"- {DEFAULTS}\n" in to_markdown(OTHER)
+    assert [each["unshared"] for each in json.loads(to_json(OTHER))["arms"]] == [
+        {},
+        {"algorithm.minibatches": {"arm": 16, "run": 64}, "algorithm.lr": {"arm": 1e-3, "run": 4e-3}},
+    ]
 
 
 def test_a_report_is_json_whatever_the_numbers() -> None:

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import brought
+import byte_policy
 import pytest
-from distrl.config import load
+from distrl.config import Config, PolicySettings, load
 from distrl.errors import BrokerError, ConfigError, DeviceError, PolicyError, StackError
 from distrl.offline.ablation import run
 from distrl.offline.ablation.arms import plan
@@ -16,6 +18,8 @@ from distrl.offline.ablation.run import (
     warn_of_too_long,
     with_phones,
 )
+from distrl.policy import registry
+from distrl.policy.protocol import Policy
 from distrl.types import Split, Update
 from learner.world import Screens, logged, q_base, save_tiny_base, trajectory
 
@@ -90,6 +94,93 @@ def test_lora_of_a_policy_that_has_none_cannot_be_ablated(tmp_path: Path) -> Non
         ablate(q, Request(plan(q, sets=["lora_rank=4"]), out=tmp_path))
 
 
+FIXED = """
+from dataclasses import replace
+from byte_policy import FAMILY as BYTES
+
+
+def fixed(directory, chosen, seed):
+    own = {"lora_rank": 4, "lora_targets": None, "trains": "lora"}
+    return BYTES.policy(directory, chosen.model_copy(update=own), seed)
+
+
+FAMILY = replace(BYTES, policy=fixed)
+"""
+
+
+def of_another_package(family: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *sets: str) -> Config:
+    """The settings of a run whose policy is of `family`, the code of an installed package."""
+    site, base = brought.install(folder / "site"), byte_policy.save(folder / "base")
+    (site / brought.NAME / "family.py").write_text(family)
+    brought.use(site, monkeypatch)
+    away = ["kafka.bootstrap=127.0.0.1:1", "kafka.connect_timeout_s=0.2"]
+    return load(sets=[*away, f"policy.base_model={base}", *sets], environ={})
+
+
+@pytest.mark.parametrize("changed", ["policy.lora_rank=4", "policy.lora_targets=[v]", "policy.trains=all"])
+def test_settings_that_another_packages_policy_does_not_read_cannot_be_ablated(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = of_another_package(FIXED, tmp_path, monkeypatch)
+    path = changed.partition("=")[0]
+    with pytest.raises(ConfigError, match=rf"changes {path}, and the policy of {brought.NAME} trains the same weights"):
+        ablate(config, Request(plan(config, sets=["algorithm.lr=1e-3", changed]), out=tmp_path / "out"))
+
+
+EITHER = """
+from dataclasses import replace
+from byte_policy import FAMILY as BYTES
+
+
+def either(directory, chosen, seed):
+    if chosen.trains == "lora":
+        return BYTES.policy(directory, chosen, seed)
+    made = BYTES.policy(directory, chosen.model_copy(update={"lora_targets": None}), seed)
+    made.parameters = lambda: dict(made.model.reader.named_parameters())
+    return made
+
+
+FAMILY = replace(BYTES, policy=either)
+"""
+
+
+@pytest.mark.parametrize(
+    ("family", "sets", "arms"),
+    [
+        (EITHER, (), ["lora_rank=4", "lora_alpha=8", "lora_targets=[v]", "trains=all"]),
+        (EITHER, ("policy.trains=all",), ["trains=lora", "trains=lora,lora_rank=8", "trains=lora,lora_rank=16"]),
+        (EITHER, ("policy.trains=all", "policy.lora_targets=[nowhere]"), ["trains=lora,lora_targets=[q]"]),
+        # of one rank: alpha may count all the same
+        (FIXED, (), ["lora_alpha=8"]),
+    ],
+)
+def test_lora_of_another_packages_policy_can_be_ablated_where_it_may_count(
+    family: str, sets: tuple[str, ...], arms: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the arm's own settings: where all is trained, no LoRA counts."""
+    config = of_another_package(family, tmp_path, monkeypatch, *sets)
+    with pytest.raises(BrokerError):  # past the refusals
+        ablate(config, Request(plan(config, arms=arms), out=tmp_path / "out"))
+
+
+def test_each_policy_of_another_package_is_loaded_once_to_see_what_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, loaded = of_another_package(EITHER, tmp_path, monkeypatch), list[tuple[object, ...]]()
+
+    def policy_of(policy: PolicySettings) -> Policy:
+        loaded.append((policy.trains, policy.lora_rank, policy.lora_targets))
+        return registry.policy_of(policy)
+
+    monkeypatch.setattr(run, "policy_of", policy_of)
+    arms = plan(config, arms=["trains=all"], grids=["lora_rank=4,8", "lora_alpha=2,4", "lora_targets=[v]"])
+    with pytest.raises(BrokerError):
+        ablate(config, Request(arms, out=tmp_path / "out"))
+    ranks = [("lora", rank, targets) for rank in (4, 8) for targets in (("v",), None)]
+    run_itself = [("lora", config.policy.lora_rank, targets) for targets in (("v",), None)]
+    assert sorted(loaded, key=str) == sorted([*ranks, *run_itself, ("all", config.policy.lora_rank, None)], key=str)
+
+
 def test_updates_of_the_critics_alone_before_the_range_are_refused_before_the_log_is_read(tmp_path: Path) -> None:
     config = load(sets=["kafka.bootstrap=127.0.0.1:1", "kafka.connect_timeout_s=0.2"], environ={})
     wanted = plan(config, sets=["critic_warmup_updates=2"])
@@ -104,8 +195,13 @@ def test_an_arm_whose_buffer_is_too_short_for_records_of_the_run_is_warned_of(ca
     records = logged([trajectory(Screens(), seed, steps=steps) for seed, steps in enumerate((3, 8, 9, 10))])
     log = RunLog(UpdateRange(0, 1), None, [(Update(0, (), "", 0), records)], [], {}, 0)
     warn_of_too_long(plan(run), log)
-    assert caplog.messages == [], "the run left out the record of ten steps, too"
+    assert warned(caplog) == [], "the run left out the record of ten steps, too"
     warn_of_too_long(plan(run, sets=["algorithm.replay.capacity=7", "algorithm.replay.capacity=20"]), log)
-    assert caplog.messages == [
+    assert warned(caplog) == [
         "arm algorithm.replay.capacity=7 leaves out 2 of 4 records: longer than its buffer's 7 transitions"
     ]
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """By ablations, whatever other threads of this process log."""
+    return [each.getMessage() for each in caplog.records if each.name == run.LOG.name]

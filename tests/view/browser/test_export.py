@@ -210,6 +210,7 @@ def test_a_version_leads_to_its_failures_and_a_class_of_them_to_its_episodes(vie
         ("#/RUN/trajectories.dlq/0:99", "This is not there"),
         ("#/RUN/tasks/none", "This is not there"),
         ("#/RUN/trajectories?version=x", "This could not be loaded"),
+        ("#/RUN/trajectories?outcom=failure", "This could not be loaded"),
         ("#/RUN/failures?version=99", "This is not there"),
         ("#/RUN/trajectories?text=nothing", "No episode matches"),
     ],

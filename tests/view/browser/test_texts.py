@@ -84,6 +84,7 @@ def test_an_episode_of_very_many_steps_keeps_few_of_them_in_the_document(view: W
         ("#/RUN/trajectories.dlq/0:99", "This is not there"),
         ("#/RUN/trajectories/0:1/2/3/4", "This address names no page"),
         ("#/RUN/trajectories?version=x", "This could not be loaded"),
+        ("#/RUN/trajectories?outcom=failure", "This could not be loaded"),
         ("#/RUN/trajectories?text=nothing", "No episode matches"),
     ],
 )

@@ -93,9 +93,8 @@ def test_a_window_is_live_again_once_a_server_or_its_proxy_answers_again(
     with first.page.expect_response(re.compile("/counts$"), timeout=PATIENCE_MS):
         pass
     expect(live).to_have_text("connecting again …")
-    first.page.unroute(FOLLOWED)
     with first.page.expect_response(lambda answer: answer.url.endswith("/events") and answer.ok, timeout=PATIENCE_MS):
-        pass
+        first.page.unroute(FOLLOWED)
     expect(live).to_have_text("live")
 
 

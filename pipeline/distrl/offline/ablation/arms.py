@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from distrl import config as settings
 from distrl.config import Config
@@ -21,7 +21,8 @@ from distrl.errors import ConfigError
 from distrl.runs.settings import learning_fingerprint
 
 BASELINE: Final = "baseline"
-TYPE: Final = "algorithm.type"
+ALGORITHM: Final = "algorithm."
+TYPE: Final = f"{ALGORITHM}type"
 CRITICS_ALONE: Final = "algorithm.critic_warmup_updates"
 
 SWEEPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
@@ -78,6 +79,15 @@ class Arm:
         """The paths it changes that count before or in the warm-up: impossible where the range starts after update
         0."""
         return sorted(path for path, effect in self.effects.items() if effect.when in (When.START, When.WARMUP))
+
+    def unshared(self, run: Config) -> dict[str, tuple[Any, Any]]:
+        """Path -> (its value, that of the run) of the settings that it has of its own algorithm's defaults, where the
+        run's algorithm has the setting, too, and another value. Empty for an arm of the run's algorithm."""
+        theirs = {path: each for path, each in run.shared().items() if path.startswith(ALGORITHM)}
+        ours = {path: each for path, each in self.config.shared().items() if path not in self.paths}
+        return {
+            path: (ours[path], each) for path, each in sorted(theirs.items()) if path in ours and ours[path] != each
+        }
 
     def used_up(self, run: Config, first: int) -> list[str]:
         """The paths it changes that count in no update from `first` > 0 on: a range from there cannot ablate them."""

@@ -16,7 +16,6 @@ from typing import Any
 
 from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import History, in_force
-from distrl.broker.journal import history as read_history
 from distrl.broker.reader import LogReader
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
@@ -117,13 +116,11 @@ def update_range(length: int, first: int, to: int | None, hold_out: int) -> Upda
     return UpdateRange(first, end - hold_out, hold_out)
 
 
-def read_log(config: Config, store: ObjectStore, first: int, to: int | None, hold_out: int) -> RunLog:
-    """Read the range from the run's topics. Joins no group and writes nothing.
+def read_log(config: Config, store: ObjectStore, history: History, chosen: UpdateRange) -> RunLog:
+    """Read the range from the run's topics. history: the journal's. Joins no group and writes nothing.
 
-    Raises ConfigError for a range that the journal or the log does not hold, or that was made with other settings.
+    Raises ConfigError for a range that the log does not hold, or that was made with other settings.
     """
-    history = read_history(config)
-    chosen = update_range(len(history.updates), first, to, hold_out)
     begun = _begin(config, store, chosen.first, history)
     updates = unfolded(history.updates, begun.state, config)[: chosen.to + chosen.hold_out - begun.state.u]
     pending_log = pending_log_at(config, begun.state.watermarks, begun.seen)
@@ -149,7 +146,8 @@ def cut(log: RunLog, config: Config) -> list[Window]:
     """The range's records, cut into updates as a learner under `config` would (`PendingLog.due`).
 
     Under another warmup.demonstrations than the run's, that many are folded: the learner would take the others in its
-    second update, and learn from as many as the run did. Records at the end that do not fill an update are left out.
+    second update, and learn from as many as the run did. Under the run's, update 0 folds those that it folded in the
+    run, where some may be left out. Records at the end that do not fill an update are left out.
     Raises ConfigError where not even one update is filled.
     """
     demonstrations, trajectories = (topic_name(config.run, name) for name in TOPICS)
@@ -157,11 +155,14 @@ def cut(log: RunLog, config: Config) -> list[Window]:
     experts = [logged.position for logged in log.records if logged.position.topic == demonstrations]
     most = config.warmup.demonstrations
     beyond = set() if most == log.demonstrations else {*experts[most:]}
+    if most == log.demonstrations and log.range.first == 0:
+        most = sum(logged.position.topic == demonstrations for logged in log.windows[0][1])
+    waiting = config.model_copy(update={"warmup": config.warmup.model_copy(update={"demonstrations": most})})
     for logged in log.records:
         if logged.position not in beyond:
             pending_log.push(logged)
     found: list[Window] = []
-    while (due := pending_log.due(log.range.first + len(found), config)) is not None:
+    while (due := pending_log.due(log.range.first + len(found), waiting)) is not None:
         update = Update(log.range.first + len(found), due, learning_fingerprint(config), 0)
         found.append((update, pending_log.window(due)))
         pending_log.folded(due)

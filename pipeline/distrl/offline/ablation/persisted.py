@@ -28,7 +28,7 @@ from distrl.offline.ablation.log import Branch, RunLog
 from distrl.offline.ablation.report import Evaluated, Result
 from distrl.offline.estimates import Estimate
 from distrl.offline.files import write
-from distrl.policy.plugin import sources_sha256
+from distrl.policy.plugin import OURS, files_sha256, sources_sha256
 from distrl.policy.registry import package_of
 from distrl.processor import processor_and_packages
 from distrl.runs.settings import learning_fingerprint
@@ -174,9 +174,10 @@ def _branch(branch: Branch) -> Iterator[bytes]:
 
 
 def code_digest(policy: str) -> str:
-    """sha256 over the sources of distrl, simphone and the package of this name, which brings the policy: another
-    version may fold or play differently."""
-    return sources_sha256(*dict.fromkeys(("distrl", "simphone", policy)))
+    """sha256 over the sources of distrl and simphone, and the files of the package of this name, which brings the
+    policy: another version may fold or play differently."""
+    ours = sources_sha256("distrl", "simphone")
+    return ours if policy == OURS else _sha256([ours, files_sha256(policy)])
 
 
 def _sha256(parts: object) -> str:

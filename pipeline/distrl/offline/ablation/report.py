@@ -183,6 +183,10 @@ def notes(ablation: Ablation) -> list[str]:
         found.append("to baseline: over the same tasks; 95 % intervals for pairs (Newcombe 1998).")
     elif ablation.unplayed:
         found.append(f"success: not played, {ablation.unplayed}.")
+    for arm in ablation.plan.arms:
+        if unshared := arm.unshared(ablation.config):
+            values = ", ".join(f"{path} {own} (the run: {theirs})" for path, (own, theirs) in unshared.items())
+            found.append(f"{arm.name} has defaults of its own algorithm: {values}.")
     return found
 
 
@@ -262,6 +266,9 @@ def _arm(ablation: Ablation, folded: Folded) -> dict[str, Any]:
         "name": folded.arm.name,
         "set": dict(folded.arm.sets),
         "settings": settings_of(folded.arm.config),
+        "unshared": {
+            path: {"arm": own, "run": theirs} for path, (own, theirs) in folded.arm.unshared(ablation.config).items()
+        },
         "config_fingerprint": learning_fingerprint(folded.arm.config),
         "cut_anew": folded.arm.other_windows,
         "updates": [u for u, _ in folded.updates],

@@ -17,28 +17,31 @@ import re
 import resource
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from distrl.algorithms.registry import refuse_other_policy
-from distrl.config import Config
+from distrl.broker.journal import history
+from distrl.config import Config, PolicySettings
 from distrl.device.names import LOOPBACK
-from distrl.errors import ConfigError, DeviceError
+from distrl.errors import ConfigError, DeviceError, PolicyError
 from distrl.evaluate.play import evaluation_tasks
 from distrl.evaluate.run import greedy
 from distrl.learner.state import LearnerState
 from distrl.offline.ablation import figure as ablate_figure
 from distrl.offline.ablation.arms import Plan
 from distrl.offline.ablation.fold import Folded, Identity, Shared, checkpoint_of, fold_arm
-from distrl.offline.ablation.log import RunLog, cut, read_log
+from distrl.offline.ablation.log import RunLog, cut, read_log, update_range
 from distrl.offline.ablation.persisted import ADAPTERS, FOLDER, PersistedArms
 from distrl.offline.ablation.report import Ablation, Evaluated, Result, to_json, to_markdown
 from distrl.offline.files import unwritable, write
+from distrl.policy.plugin import OURS
 from distrl.policy.recurrent_q.tokenizer import GridTokenizer
-from distrl.policy.registry import policy_of, tokenizer_of
+from distrl.policy.registry import package_of, policy_of, tokenizer_of
 from distrl.rollout.episode import Episode
 from distrl.rollout.phones import Phones
 from distrl.rollout.wiring import TRUTH
@@ -57,7 +60,12 @@ PLAYER: Final = "ablation"
 """`worker` of the trajectories of an evaluation, which are not stored."""
 
 LORA: Final = "policy.lora_"
+SHAPING: Final = frozenset({"policy.trains", "policy.lora_rank", "policy.lora_targets"})
+"""Settings that show in the names or shapes of the weights that are trained, where a policy reads them."""
 JUDGED: Final = (Outcome.SUCCESS, Outcome.FAILURE)
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""Of the weights that are trained, by name."""
 
 OnProgress = Callable[[int, int, str], None]
 """Called with (updates folded, updates in all, what is done now)."""
@@ -99,10 +107,12 @@ def ablate(
     """Fold every arm and write the report; returns it with its folder. Raises DistrlError, as early as it can."""
     _refuse(request)
     _refuse_untrainable(request.plan)
+    journal = history(config)
+    chosen = update_range(len(journal.updates), request.first, request.to, request.hold_out)
     request = with_phones(config, request)
     store = open_store(config.store)
     began = time.perf_counter()
-    log = read_log(config, store, request.first, request.to, request.hold_out)
+    log = read_log(config, store, journal, chosen)
     ablation = Ablation(config, request.plan, log, measured={"reading": time.perf_counter() - began})
     ablation.unplayed = request.unplayed
     warn_of_too_long(request.plan, log)
@@ -287,11 +297,46 @@ def _refuse_untrainable(plan: Plan) -> None:
                 f"changes {', '.join(lora)}, and {kind} is trained without LoRA",
                 "leave that arm out",
             )
-    trained = {(policy.trains, policy.lora_targets): policy for policy in tokenizers}
+    run, shapes = plan.arms[0].config.policy, cache(_trained)
+
+    def trained(policy: PolicySettings) -> Shapes:
+        return shapes(policy.model_copy(update={"lora_alpha": run.lora_alpha}))  # a factor: it shows in no shape
+
+    _refuse_ignored(plan, trained)
+    others = {(policy.trains, policy.lora_targets): policy for policy in tokenizers}
+    del others[run.trains, run.lora_targets]
+    for policy in others.values():
+        trained(policy)  # which layers there are is known once the model is loaded
+
+
+def _refuse_ignored(plan: Plan, trained: Callable[[PolicySettings], Shapes]) -> None:
+    """Raises ConfigError where an arm changes which weights are trained, or of what shape, and another package's policy
+    trains the same ones: the arm would be the baseline, folded again."""
     run = plan.arms[0].config.policy
-    del trained[run.trains, run.lora_targets]
-    for policy in trained.values():
-        policy_of(policy)  # which layers there are is known once the model is loaded
+    if package_of(run) == OURS:
+        return
+    for arm in plan.arms:
+        for path in sorted(arm.paths & SHAPING):
+            name, policy = path.rpartition(".")[2], arm.config.policy
+            without = policy.model_copy(update={name: getattr(run, name)})
+            if without != policy and trained(policy) == _trained_or_none(without, trained):
+                raise ConfigError(
+                    f"arm {arm.name}",
+                    f"changes {path}, and the policy of {package_of(run)} trains the same weights without that change",
+                    "leave that arm out",
+                )
+
+
+def _trained(policy: PolicySettings) -> Shapes:
+    return {name: tuple(weight.shape) for name, weight in policy_of(policy).parameters().items()}
+
+
+def _trained_or_none(policy: PolicySettings, trained: Callable[[PolicySettings], Shapes]) -> Shapes | None:
+    """None where it cannot be trained so: with settings that neither the run nor an arm has together."""
+    try:
+        return trained(policy)
+    except PolicyError:
+        return None
 
 
 def with_phones(config: Config, request: Request) -> Request:

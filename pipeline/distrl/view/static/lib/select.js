@@ -7,11 +7,14 @@ const EQUAL = ["topic", "outcome", "suite", "family", "split", "device", "worker
 const SORTED = ["finished_at", "steps", "lag", "version_last", "outcome", "family", "instruction"];
 const NATURAL = /^\d{1,15}$/;
 const WHOLE = { version: /^-?\d{1,15}$/, from: NATURAL, to: NATURAL, from_offset: NATURAL, to_offset: NATURAL };
+const KNOWN = [...EQUAL, ...Object.keys(WHOLE), "text", "sort", "order"];
 // In place of a mode: a failure without steps has none.
 const NO_STEPS = "no steps";
 
 /** The rows that a query names, in its order. rows: the oldest first. Raises ApiError for a query that is malformed. */
 export function selected(rows, query) {
+  const unknown = Object.keys(query).find((name) => !KNOWN.includes(name));
+  if (unknown !== undefined) throw new ApiError(`${unknown.slice(0, 40)}: is no parameter of this address`, `use one of: ${KNOWN.join(", ")}`, 400);
   const { version, from, to, from_offset: first, to_offset: end } = Object.fromEntries(Object.keys(WHOLE).map((name) => [name, whole(query, name)]));
   const equal = EQUAL.filter((name) => query[name]);
   const text = query.text ? lower(query.text) : null;

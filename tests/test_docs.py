@@ -7,8 +7,11 @@ import re
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from distrl.cli.main import app
 from distrl.config import Config, load
 
 ROOT = Path(__file__).parents[1]
@@ -113,3 +116,53 @@ def test_the_lines_of_code_beside_the_equations_are_in_their_files() -> None:
     found = re.findall(r"^- `([\w/.]+\.py)`: `(.+)`$", (ROOT / "docs" / "algorithm.md").read_text(), re.MULTILINE)
     assert len(found) > 15
     assert [(f, line) for f, line in found if line not in map(str.strip, (ROOT / f).read_text().splitlines())] == []
+
+
+def test_the_index_of_decisions_has_each_by_its_title() -> None:
+    folder = ROOT / "docs" / "adr"
+    titles = [(file.name, file.read_text().partition("\n")[0]) for file in sorted(folder.glob("[0-9]*.md"))]
+    listed = re.findall(r"^(\d+\.) \[(.+)\]\((.+)\)$", (folder / "README.md").read_text(), re.MULTILINE)
+    assert [(name, f"# {number} {title}") for number, title, name in listed] == titles
+
+
+def shown(page: Path) -> list[str]:
+    """The command lines in code blocks and code spans of a page, without `distrl`."""
+    text = page.read_text().replace("\\\n", " ")
+    blocks = re.findall(r"^```[^\n]*\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
+    spans = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL))
+    return [line for code in (*blocks, *spans) for line in re.findall(r"(?<![\w/.-])distrl ([a-z][^`#|&;\n]*)", code)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_program_has_every_command_and_option_that_a_page_shows(page: Path) -> None:
+    assert [line for line in shown(page) if not known(line.split())] == []
+
+
+def test_the_readme_shows_commands() -> None:
+    found = {tuple(line.split()[:2]) for line in shown(ROOT / "README.md")}
+    assert {("config", "show"), ("topics", "ensure")} <= found
+    assert "worker" in {words[0] for words in found}
+
+
+@cache
+def program() -> Any:
+    return typer.main.get_command(app)
+
+
+def known(words: list[str]) -> bool:
+    """Whether there is a command that these words begin with, and each option in them is one of it."""
+    command: Any = program()
+    while words and words[0] in getattr(command, "commands", {}):
+        command, words = command.commands[words[0]], words[1:]
+    options = {"--help", *(name for each in command.params for name in (*each.opts, *each.secondary_opts))}
+    asked = {found[0] for word in words if (found := re.match(r"--?[a-z][\w-]*", word))}
+    is_inner = hasattr(command, "commands") and words and re.fullmatch("[a-z][a-z-]*", words[0])
+    return command is not program() and not is_inner and asked <= options
+
+
+def test_a_command_or_an_option_that_there_is_not_is_found() -> None:
+    assert known(["runs", "copy", "RUN", "--to", "FILE", "-s", "run=x"])
+    assert not known(["runs", "fix", "RUN", "--to"])
+    assert not known(["runs", "fix"])
+    assert not known(["up", "--foo"])
+    assert not known(["upp"])

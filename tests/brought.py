@@ -9,7 +9,7 @@ from pathlib import Path
 
 import byte_policy
 import pytest
-from distrl.policy.plugin import sources_sha256
+from distrl.policy.plugin import files_sha256
 
 NAME = "users_family"
 
@@ -26,6 +26,12 @@ def install(site: Path, version: str = "1") -> Path:
     return site
 
 
+def list_files(site: Path, *files: str) -> None:
+    """Have the distribution list these files, by their place in `site`, as an installer does that copied them."""
+    (about,) = site.glob("*.dist-info")
+    (about / "RECORD").write_text("".join(f"{file},,\n" for file in (*files, f"{about.name}/METADATA")))
+
+
 def edit(site: Path) -> None:
     """Another line in its code, under the same version."""
     with (site / NAME / "family.py").open("a") as file:
@@ -37,7 +43,7 @@ def use(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(site))
     for name in (NAME, f"{NAME}.family"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    sources_sha256.cache_clear()
+    files_sha256.cache_clear()
 
 
 def in_another_process(site: Path, code: str) -> str:

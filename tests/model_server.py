@@ -125,6 +125,7 @@ class ModelServer:
         self.max_rank, self.max_adapters, self.key, self.hold, self.away = 16, 8, None, None, False
         self.wrong_names = self.other_prompts = self.without_ids = self.failures = 0
         self.most_tokens, self.evicted = None, False
+        self.asked.clear()
         self.events.clear()
         self.written.clear()
         self.misreported.clear()

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 
 import pytest
 from distrl.supervised import StoppableThread, SupervisedThread, SupervisedThreads
@@ -30,6 +32,26 @@ def test_a_panic_that_is_no_exception_reaches_them_too() -> None:
     assert [type(error) for error in errors] == [Panic]
     with pytest.raises(Panic):
         thread.check()
+
+
+def test_an_owner_whose_thread_has_ended_is_freed_without_a_collection() -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.thread = SupervisedThread(self.work, "a-test", self.failed)
+
+        def work(self) -> None: ...
+
+        def failed(self, error: BaseException) -> None: ...
+
+    gc.disable()
+    try:
+        owner = Owner()
+        owner.thread.join(10)
+        freed = weakref.ref(owner)
+        del owner
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 def test_a_thread_that_returns_has_not_failed() -> None:

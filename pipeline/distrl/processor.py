@@ -25,8 +25,16 @@ def processor_and_packages() -> tuple[str, ...]:
 
     The number of threads decides bits too, but is a setting.
     """
-    processor = (platform.machine(), _model(), torch.backends.cpu.get_cpu_capability())
-    return (*processor, torch.__version__, np.__version__, PIL.__version__, *map(version, COMPUTING))
+    return (*_processor(), torch.__version__, np.__version__, PIL.__version__, *map(version, COMPUTING))
+
+
+def processor() -> str:
+    """The CPU alone, for who reads where a figure was computed."""
+    return " ".join(filter(None, _processor()))
+
+
+def _processor() -> tuple[str, str, str]:
+    return platform.machine(), _model(), torch.backends.cpu.get_cpu_capability()
 
 
 def _model() -> str:

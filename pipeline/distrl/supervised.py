@@ -50,6 +50,10 @@ class SupervisedThread:
             LOG.exception("thread %s has ended", self._thread.name)
             self._failure = error
             self._on_failure(error)
+        finally:
+            # Most are methods of the owner. Without this cycle an owner that is dropped is freed at once, and not, with
+            # its sockets and a client's threads, at some later collection.
+            del self._target, self._on_failure
 
 
 class StoppableThread(SupervisedThread):

@@ -47,6 +47,11 @@ class Outcome(StrEnum):
     INTERRUPTED = "interrupted"
     """The device failed; never trained on as a failure, and its task is fed again."""
 
+    @property
+    def is_known(self) -> bool:
+        """Whether it says that the task was done or was not: what success is a share of."""
+        return self in (Outcome.SUCCESS, Outcome.FAILURE)
+
 
 class HeldBack(StrEnum):
     """Whether and why an action was held back: by `devices.allowed_packages`, or by a phone that cannot do it."""

@@ -93,10 +93,10 @@ def test_a_name_is_the_same_on_another_screen_and_what_is_useless_is_not_offered
 
 
 def test_a_tree_that_is_as_deep_and_as_full_as_may_be_is_read_in_time() -> None:
-    began = time.process_time()
+    began = time.thread_time()
     box = 'bounds="[0,0][9,9]" focusable="true"'
     screen_of(b"<hierarchy>" + f"<node {box}>".encode() * 40_000 + b"</node>" * 40_000 + b"</hierarchy>", SIZE, 9)
-    assert time.process_time() - began < 10
+    assert time.thread_time() - began < 10
 
 
 def test_no_more_than_asked_for() -> None:

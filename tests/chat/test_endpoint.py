@@ -18,7 +18,8 @@ from distrl.errors import ChatError
 from chat.server import Reply, Server, body, chat, hangs_up, says, serving, verdict
 
 BODY = {"model": "m", "messages": []}
-SLACK_S = 5.0
+SLACK_S = 30.0
+"""How late after its deadline a question may end on a machine with much other work; without one it would not end."""
 
 
 class Clock:
@@ -107,9 +108,9 @@ def test_who_asks_may_wait_out_the_endpoints_pauses_and_they_are_not_counted() -
 
 def test_who_asks_may_have_less_time_than_the_endpoint_is_given() -> None:
     clock = Clock()
-    with serving(body(b"", 429, {"Retry-After": "7"})) as server, pytest.raises(NoAnswerError, match="within 5 s"):
-        endpoint(server.url, clock, timeout_s=30).ask(BODY, within_s=5.0)
-    assert sum(clock.slept) < 5.0
+    with serving(body(b"", 429, {"Retry-After": "25"})) as server, pytest.raises(NoAnswerError, match="within 20 s"):
+        endpoint(server.url, clock, timeout_s=30).ask(BODY, within_s=20.0)
+    assert sum(clock.slept) < 20.0
     assert len(server.requests) == 1
 
 
@@ -219,17 +220,17 @@ def test_requests_keep_their_pace() -> None:
 def test_who_finds_no_turn_in_time_takes_none_from_those_who_come_later() -> None:
     clock, waited = Clock(), list[float]()
     with serving(verdict("success")) as server:
-        settings = JudgeSettings(endpoint=server.url, model="m", requests_per_minute=60, timeout_s=5)
+        settings = JudgeSettings(endpoint=server.url, model="m", requests_per_minute=6, timeout_s=50)
         asked = Endpoint(settings, "judge", clock, waited.append)  # askers beside each other: no time passes
         for _ in range(5):
             asked.ask(BODY)
         for _ in range(20):
-            with pytest.raises(NoTurnError, match="60 requests a minute"):
+            with pytest.raises(NoTurnError, match="6 requests a minute"):
                 asked.ask(BODY)
         assert len(server.requests) == 5
-        clock.now += 5.0
+        clock.now += 50.0
         asked.ask(BODY)
-    assert waited == [1.0, 2.0, 3.0, 4.0], "the last one at once"
+    assert waited == [10.0, 20.0, 30.0, 40.0], "the last one at once"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,9 @@ from typing import Any
 import psutil
 from distrl import config
 
+LONG_S = 20.0
+FIRST_PORT, END_PORT = 5600, 5684
+"""Console ports, above those that adb servers probe (5555 to 5585)."""
 PROGRAM = Path(__file__).with_name("emulator_standin.py")
 AVD = "distrl"
 
@@ -35,7 +38,7 @@ class Standin:
         beside.write_text(json.dumps(said))
         beside.replace(self.folder / "faults.json")
 
-    def devices(self, count: int = 1, operation_timeout_s: float = 5.0, **settings: Any) -> config.DeviceSettings:
+    def devices(self, count: int = 1, operation_timeout_s: float = LONG_S, **settings: Any) -> config.DeviceSettings:
         emulators = {
             "avd": AVD,
             "count": count,
@@ -47,7 +50,13 @@ class Standin:
             **settings,
         }
         return config.DeviceSettings.model_validate(
-            {"emulators": emulators, "directory": self.state, "operation_timeout_s": operation_timeout_s}
+            {
+                "emulators": emulators,
+                "directory": self.state,
+                "operation_timeout_s": operation_timeout_s,
+                "settle_timeout_s": LONG_S,
+                "lease_ttl_s": 3 * LONG_S,
+            }
         )
 
     def started(self) -> list[list[Any]]:
@@ -70,8 +79,15 @@ class Standin:
 
 
 def free_console_port(count: int) -> int:
-    """An even port with 2 * count free ones from there on, above those that adb servers probe (5555 to 5585)."""
-    for first in random.sample(range(5600, 5684 - 2 * count, 2), (84 - 2 * count) // 2):
+    """An even port with 2 * count free ones from there on, of this process's own: between the choice of a port and the
+    start of an emulator there, a test of another process may choose."""
+    lowest, end = FIRST_PORT, END_PORT
+    if (worker := os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")).isdigit():
+        share = (END_PORT - FIRST_PORT) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]) // 2 * 2
+        lowest += share * int(worker)
+        end = lowest + share
+    firsts = range(lowest, end - 2 * count + 1, 2)
+    for first in random.sample(firsts, len(firsts)):
         with ExitStack() as held:
             try:
                 for port in range(first, first + 2 * count):

@@ -12,7 +12,7 @@ import pytest
 
 from .conftest import RunAdb
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_shell_gives_text_bytes_lists_streams_and_exit_codes(device: adbutils.Ad
         assert device.shell2(["which", "nope"], v2=v2).returncode == 1
         assert device.shell2("which sh2 ls", v2=v2).output == "/system/bin/ls\n"
     with pytest.raises(AdbTimeout):
-        device.shell("sleep 5", timeout=0.2)
+        device.shell("sleep 60", timeout=0.2)
 
 
 def test_a_followed_log_ends_when_it_is_stopped_though_nothing_happens(

@@ -19,6 +19,7 @@ from PIL import Image
 from simphone.faults import Fault
 from simphone.files import MOST_BYTES
 from simphone.serve import SimulatedPhone
+from waiting import WITHIN_S
 
 from .conftest import RunAdb
 
@@ -212,7 +213,7 @@ def test_adbutils_keeps_files_there(device: adbutils.AdbDevice, tmp_path: Path) 
 
 def test_adbutils_writes_the_log_to_a_file(device: adbutils.AdbDevice, tmp_path: Path) -> None:
     following = device.logcat(tmp_path / "log", clear=True, re_filter="KEYCODE")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + WITHIN_S
     while "KEYCODE_HOME" not in (tmp_path / "log").read_text():
         assert time.monotonic() < deadline
         device.keyevent("HOME")

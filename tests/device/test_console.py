@@ -163,7 +163,7 @@ def test_what_is_no_console_is_told_apart(sent: bytes, raised: type[Exception], 
     with (
         listening(lambda connection: connection.sendall(sent)) as port,
         pytest.raises(raised),
-        Console(port, tmp_path, Deadline(1.0)),
+        Console(port, tmp_path, Deadline(1.0 if raised is DeviceTimeout else LONG_S)),
     ):
         pass
 

@@ -22,6 +22,7 @@ from simphone import shell
 from simphone.commands.base import CommandResult
 from simphone.faults import Fault
 from simphone.serve import SimulatedPhone
+from waiting import WITHIN_S
 
 from .conftest import SLACK_S, StartPhones, free_ports, given_time, hasty
 from .relay import Mode, Relay
@@ -29,7 +30,7 @@ from .relay import Mode, Relay
 DEADLINE_S = 0.6
 PROMISE_S = 0.5
 """How much later after its deadline an operation may give up than a thread that only waits wakes up."""
-TRIES = 3
+TRIES = 10
 """In one of them no other work of the machine should come in between."""
 PACKAGE = "com.sim.clock"
 DEVICES = config.DeviceSettings(operation_timeout_s=DEADLINE_S, settle_timeout_s=DEADLINE_S, settle_unchanged_s=0.0)
@@ -230,7 +231,7 @@ def test_a_phone_that_restarts_is_gone_then_refuses_and_never_hangs(adb: AdbServ
 
     def meets(wanted: str) -> bool:
         """Try until an operation ends so; a phone that has just begun to be gone may still refuse one."""
-        end, now = time.monotonic() + 30, set[str]()
+        end, now = time.monotonic() + WITHIN_S, set[str]()
         while wanted not in now and time.monotonic() < end:
             found = failures(adb, phone.address)
             now = {type(error).__name__ for error, _ in found.values() if error}

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from distrl.device.errors import DeviceUnready
 from distrl.device.launch import Program
-from waiting import until
+from waiting import WITHIN_S, until
 
 TWO = "import subprocess, sys, time; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); time.sleep(600)"
 LINE = [sys.executable, "-c", TWO, "sleep", "600"]
@@ -34,7 +34,7 @@ def until_told(file: Path) -> int:
 
 def ended(pid: int) -> bool:
     """Whether it ends, in time; it is killed where it does not."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + WITHIN_S
     while time.monotonic() < end:
         try:
             if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:

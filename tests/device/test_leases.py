@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,7 @@ from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
 from simphone.serve import SimulatedPhone
 
+from .conftest import LONG_S
 from .test_pool import Clock, some
 
 HOLDER = """
@@ -181,7 +182,7 @@ def test_a_phone_that_one_worker_names_twice_is_lent_once(tmp_path: Path) -> Non
 
 
 def pool_by_name(adb: AdbServer, directory: Path, *names: str, clock: Clock | None = None) -> DevicePool:
-    devices = config.DeviceSettings(serials=names, directory=directory, operation_timeout_s=2.0)
+    devices = config.DeviceSettings(serials=names, directory=directory, operation_timeout_s=LONG_S)
     return DevicePool(adb, devices, clock or Clock())
 
 
@@ -271,8 +272,13 @@ def test_a_directory_that_cannot_be_made_is_reported_with_its_setting(tmp_path: 
     assert caught.value.where == "devices.directory"
 
 
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+def still_open(folder: Path) -> list[str]:
+    """Of this process. Those elsewhere are no business of a test's: garbage of others is collected at any time."""
+    targets = []
+    for fd in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the one that lists them
+            targets.append(os.readlink(f"/proc/self/fd/{fd}"))
+    return sorted(each for each in targets if each.startswith(str(folder)))
 
 
 def full(*written: object) -> int:
@@ -288,7 +294,39 @@ def test_a_full_disk_refuses_no_phone_and_is_reported_once(
         holds = [leases.take(serial) for serial in ("first", "second")]
     assert all(isinstance(hold, Hold) for hold in holds)
     assert leases.take("first") == "another process"
-    assert len(caplog.records) == 1
+    assert [each.name for each in caplog.records].count("distrl.device.leases") == 1
+
+
+def test_a_full_disk_leaves_no_file_of_a_folder_that_could_not_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = Leases(tmp_path, config.AdbSettings())
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", full)
+        with pytest.raises(DeviceError, match="cannot be written"):
+            leases.domain()
+    assert list(tmp_path.iterdir()) == []
+    assert leases.domain() == leases.domain()
+
+
+def test_a_lock_that_cannot_be_looked_at_for_a_moment_costs_no_lease_of_another_phone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with usb_phones({PLACE: "R58", "usb:3-4": "R59"}) as adb:
+        clock = Clock()
+        pool = pool_by_name(adb, tmp_path, "R58", "R59", clock=clock)
+        with holding(tmp_path, adb.adb, "R59"):
+            assert some(pool.lease()).serial == "R58"
+            assert pool.lease() is None
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", full)
+            for _ in range(3):
+                clock.now += HELD_S
+                assert pool.lease() is None
+        assert sum("R59 is not taken for now" in each.message for each in caplog.records) == 1
+        clock.now += HELD_S
+        assert some(pool.lease()).serial == "R59"
+        pool.close()
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc")
@@ -296,13 +334,13 @@ def test_a_full_disk_refuses_no_phone_and_is_reported_once(
 def test_no_lock_file_stays_open_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
     leases = Leases(tmp_path, config.AdbSettings())
     hold = leases.take(SERIAL) if broken == "pread" else None
-    before = descriptors()
+    before = still_open(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(os, broken, full)
         with pytest.raises(DeviceError) as caught:
             leases.take(SERIAL)
     assert caught.value.where == "devices.directory"
-    assert descriptors() == before
+    assert still_open(tmp_path) == before
     del hold
 
 
@@ -310,13 +348,13 @@ def test_no_lock_file_stays_open_whatever_fails(tmp_path: Path, monkeypatch: pyt
 def test_a_lock_file_that_cannot_be_removed_is_let_go_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leases, before = Leases(tmp_path, config.AdbSettings()), descriptors()
+    leases, before = Leases(tmp_path, config.AdbSettings()), still_open(tmp_path)
     hold = leases.take(SERIAL)
     assert isinstance(hold, Hold)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", full)
         hold.release()
-    assert descriptors() == before
+    assert still_open(tmp_path) == before
     assert leases.holder(SERIAL) == ""
     assert isinstance(leases.take(SERIAL), Hold)
 

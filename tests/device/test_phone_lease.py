@@ -6,14 +6,15 @@ import shutil
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from distrl import birth, config
 from distrl.config.phones import OPERATIONS_PER_LEASE
-from distrl.device import sightings
+from distrl.device import phone_lease, sightings
 from distrl.device.about import look
 from distrl.device.adb_protocol import Deadline, Finished
 from distrl.device.errors import DeviceGone, DeviceHeld, DeviceTimeout
@@ -37,7 +38,7 @@ from distrl.device.phone_lease import (
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
-from distrl.device.sightings import Sightings
+from distrl.device.sightings import unchanged_s
 from distrl.errors import DeviceError
 from distrl.retry import StoppedError
 from distrl.types import Point
@@ -46,9 +47,11 @@ from simphone.files import MOST_ENTRIES
 from simphone.serve import SimulatedPhone
 from waiting import until
 
-from .conftest import StartPhones
+from .conftest import StartPhones, hasty
 
 TTL_S = 1.0
+LONG_TTL_S = 60.0
+"""For a lease that has to be renewed, or used, in time: on a busy machine a second is over before that."""
 WAIT_S = 20.0
 
 
@@ -65,8 +68,24 @@ def devices(tmp_path: Path, adb: AdbServer, phone: SimulatedPhone) -> Callable[[
     """The settings of a host by its name."""
     adb.connect(phone.address)
     return lambda host: config.DeviceSettings(
-        addresses=(phone.address,), directory=tmp_path / host, lease_ttl_s=TTL_S, operation_timeout_s=2.0
+        addresses=(phone.address,), directory=tmp_path / host, lease_ttl_s=TTL_S, operation_timeout_s=WAIT_S
     )
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A phone that answers is given the time to release its lease."""
+    monkeypatch.setattr(phone_lease, "RELEASE_S", WAIT_S)
+
+
+@pytest.fixture
+def often_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases of LONG_TTL_S are renewed every quarter of a second."""
+    monkeypatch.setattr(phone_lease, "RENEWALS", 4 * LONG_TTL_S)
+
+
+def lasting(devices: config.DeviceSettings) -> config.DeviceSettings:
+    return devices.model_copy(update={"lease_ttl_s": LONG_TTL_S})
 
 
 MakeLease = Callable[..., PhoneLease]
@@ -76,10 +95,10 @@ MakeLease = Callable[..., PhoneLease]
 def lease(adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.DeviceSettings]) -> MakeLease:
     """A lease of the phone that nobody renews, as of a host that was killed."""
 
-    def make(host: str, clock: Callable[[], float] = time.monotonic, run: str = "") -> PhoneLease:
+    def make(host: str, clock: Callable[[], float] = time.monotonic, run: str = "", ttl_s: float = TTL_S) -> PhoneLease:
         place = place_of(Leases(devices(host).directory, adb.adb), phone.address)
         session = AdbSession(adb, phone.address, devices(host))
-        return PhoneLease(session, f"host {host}{run}", place, TTL_S, clock)
+        return PhoneLease(session, f"host {host}{run}", place, ttl_s, clock)
 
     return make
 
@@ -99,23 +118,27 @@ def pool_of(adb: AdbServer, devices: config.DeviceSettings) -> Iterator[tuple[De
 
 
 def test_a_second_host_leaves_the_phone_alone_says_who_has_it_and_takes_it_when_it_is_free(
-    adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.DeviceSettings], session: AdbSession
+    adb: AdbServer,
+    phone: SimulatedPhone,
+    devices: Callable[[str], config.DeviceSettings],
+    session: AdbSession,
+    often_renewed: None,
 ) -> None:
-    with pool_of(adb, devices("b")) as (second, clock):
-        with pool_of(adb, devices("a")) as (first, _):
+    with pool_of(adb, lasting(devices("b"))) as (second, clock):
+        with pool_of(adb, lasting(devices("a"))) as (first, _):
             assert first.discover() == [phone.address]
-            for _ in range(2):  # also once its lease is older than its time to live, since it is renewed
+            for _ in range(2):  # also when it is looked at again, since it is renewed
                 assert second.discover() == []
                 assert second.lease() is None
                 (health,) = second.health()
                 assert (health.state, set(health.counters.values())) == ("held", {0})
-                clock.now += 10.0
+                clock.now += LONG_TTL_S
                 before = entries(session)
                 until(lambda before=before: entries(session) != before)
             (about,) = [each for each in look(adb, devices("b")) if each.serial == phone.address]
             assert about.holder == f"{holder_name()} (run lab)"
         assert entries(session) is None, "a clean end removes it"
-        clock.now += 10.0
+        clock.now += LONG_TTL_S
         assert second.discover() == [phone.address]
         assert second.health()[0].state == "idle"
 
@@ -123,7 +146,7 @@ def test_a_second_host_leaves_the_phone_alone_says_who_has_it_and_takes_it_when_
 def test_a_look_says_of_a_lease_that_nobody_renews_that_it_has_run_out(
     adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.DeviceSettings], lease: MakeLease
 ) -> None:
-    clock, gone = Clock(), lease("a")
+    clock, gone = Clock(), lease("a", Clock())
     gone.hold()
 
     def seen(now: float) -> tuple[str, bool]:
@@ -152,18 +175,15 @@ def test_what_was_seen_before_a_restart_or_cannot_be_read_is_no_sighting(
     devices: Callable[[str], config.DeviceSettings],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock, leases = Clock(), Leases(devices("b").directory, adb.adb)
+    leases = Leases(devices("b").directory, adb.adb)
     leases.domain()
-    seen = Sightings(leases, clock)
-    assert seen.unchanged_s(phone.address, "a,b") == 0
-    clock.now = 5.0
-    assert seen.unchanged_s(phone.address, "a,b") == 5
+    assert unchanged_s(leases, phone.address, "a,b", now=0.0) == 0
+    assert unchanged_s(leases, phone.address, "a,b", now=5.0) == 5
     monkeypatch.setattr(sightings, "boot_id", lambda: "another")
-    assert seen.unchanged_s(phone.address, "a,b") == 0
+    assert unchanged_s(leases, phone.address, "a,b", now=5.0) == 0
     leases.file(key_of(phone.address), sightings.SUFFIX).write_bytes(b"\xff\n")
-    assert seen.unchanged_s(phone.address, "a,b") == 0
-    clock.now = 7.0
-    assert seen.unchanged_s(phone.address, "a,b") == 2
+    assert unchanged_s(leases, phone.address, "a,b", now=5.0) == 0
+    assert unchanged_s(leases, phone.address, "a,b", now=7.0) == 2
 
 
 def test_the_lease_of_a_killed_host_ends_by_its_time_to_live(lease: MakeLease) -> None:
@@ -189,10 +209,14 @@ def test_a_killed_process_of_the_same_machine_is_followed_at_once(lease: MakeLea
 
 
 def test_a_lease_that_is_lost_ends_the_episode_and_is_no_failure_of_the_phone(
-    adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.DeviceSettings], session: AdbSession
+    adb: AdbServer,
+    phone: SimulatedPhone,
+    devices: Callable[[str], config.DeviceSettings],
+    session: AdbSession,
+    often_renewed: None,
 ) -> None:
-    thief = LeaseName("host b", "b", "1", TTL_S).name
-    with pool_of(adb, devices("a")) as (pool, clock):
+    thief = LeaseName("host b", "b", "1", LONG_TTL_S).name
+    with pool_of(adb, lasting(devices("a"))) as (pool, clock):
         leased = pool.lease()
         assert leased is not None
         leased.retries = 3
@@ -203,18 +227,18 @@ def test_a_lease_that_is_lost_ends_the_episode_and_is_no_failure_of_the_phone(
                 leased.tap(Point(0.5, 0.5))
             except DeviceHeld as error:
                 pool.release(leased, error)
-                told.append(error.holder)
-            return bool(told)
+                holders.append(error.holder)
+            return bool(holders)
 
-        told = list[str]()
+        holders = list[str]()
         until(lost)
-        assert told == ["host b"]
+        assert holders == ["host b"]
         (health,) = pool.health()
         assert (health.state, health.counters["quarantines"], health.counters["interrupted"]) == ("held", 0, 1)
         assert health.counters["retries"] == 3, "a counter that falls looks to Prometheus like a new process"
         assert on_phone(session) == ["host b"]
         assert pool.lease() is None
-        clock.now += 10.0
+        clock.now += LONG_TTL_S
         session.output(f"rm -r {DIRECTORY}")
         again = pool.lease()
         assert again is not None
@@ -238,7 +262,7 @@ def test_a_renewal_whose_answer_was_lost_is_done_again_on_the_phone(
     lease: MakeLease, session: AdbSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its entry is as old as the command that made it: taken for a later renewal, it would be used for too long."""
-    held = lease("a")
+    held = lease("a", Clock())
     run = held._session.run
 
     def lost(line: str, within: Deadline | None = None) -> Finished:
@@ -333,11 +357,11 @@ def test_a_lease_is_not_taken_for_valid_after_the_machine_was_suspended(
     adb: AdbServer, session: AdbSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The monotonic clock stands still meanwhile; other hosts' clocks go on."""
-    held = PhoneLease(session, "host a", "a", TTL_S)
+    held = PhoneLease(session, "host a", "a", LONG_TTL_S)
     held.hold()
     held.check()
     awake = time.clock_gettime
-    monkeypatch.setattr(time, "clock_gettime", lambda clock: awake(clock) + TTL_S * (clock == time.CLOCK_BOOTTIME))
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: awake(clock) + LONG_TTL_S * (clock == time.CLOCK_BOOTTIME))
     with pytest.raises(DeviceGone, match="could not be renewed"):
         held.check()
 
@@ -417,9 +441,10 @@ def test_a_full_phone_is_driven_all_the_same(
 def test_a_lease_outlives_a_restart_of_the_phone(
     adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.DeviceSettings], lease: MakeLease
 ) -> None:
-    with pool_of(adb, devices("a")) as (pool, clock):
-        assert pool.discover() == [phone.address]
-        phone.faults.set(Fault.GONE, 1.5 * TTL_S)
+    ttl_s = 3 * TTL_S
+    with pool_of(adb, devices("a").model_copy(update={"lease_ttl_s": ttl_s})) as (pool, clock):
+        until(lambda: pool.discover() == [phone.address])  # on a busy machine its lease may be over before it is used
+        phone.faults.set(Fault.GONE, 1.5 * ttl_s)
         until(lambda: not phone.faults.active(Fault.GONE))
 
         def back() -> bool:
@@ -444,8 +469,14 @@ def test_steps_cost_no_word_about_the_lease(
 ) -> None:
     asked: list[str] = []
     run = AdbSession.run
-    monkeypatch.setattr(AdbSession, "run", lambda self, line, *more: asked.append(str(line)) or run(self, line, *more))
     settings = devices("a").model_copy(update={"lease_ttl_s": 3600.0})
+
+    def noted(self: AdbSession, line: Sequence[str] | str, *more: Any) -> Finished:
+        if self.serial in settings.addresses:  # leases of other tests' phones may be renewed still
+            asked.append(str(line))
+        return run(self, line, *more)
+
+    monkeypatch.setattr(AdbSession, "run", noted)
     with pool_of(adb, settings) as (pool, _):
         for _ in range(3):
             leased = pool.lease()
@@ -460,12 +491,15 @@ def test_steps_cost_no_word_about_the_lease(
     assert len(taking) <= 4, taking
 
 
-def test_a_person_waits_out_a_dead_host_and_is_refused_by_a_living_one(lease: MakeLease, session: AdbSession) -> None:
+def test_a_person_waits_out_a_dead_host_and_is_refused_by_a_living_one(
+    lease: MakeLease, session: AdbSession, often_renewed: None
+) -> None:
     lease("dead").hold()
     never = threading.Event()
-    with leased_on_phone(lease("a"), LeaseRenewer(), never):
+    living, other = (lease(host, ttl_s=LONG_TTL_S) for host in ("a", "b"))
+    with leased_on_phone(living, LeaseRenewer(), never):
         assert on_phone(session) == ["host a"]
-        with pytest.raises(DeviceHeld, match="host a"), leased_on_phone(lease("b"), LeaseRenewer(), never):
+        with pytest.raises(DeviceHeld, match="host a"), leased_on_phone(other, LeaseRenewer(), never):
             pass
     assert entries(session) is None
 
@@ -475,7 +509,7 @@ def test_a_person_who_waits_for_a_dead_host_reads_so_and_can_end_it(
 ) -> None:
     (phone,) = start_phones(1)
     adb.connect(phone.address)
-    session = AdbSession(adb, phone.address, config.DeviceSettings(directory=tmp_path))
+    session = AdbSession(adb, phone.address, config.DeviceSettings(directory=tmp_path, operation_timeout_s=WAIT_S))
     dead, living = (
         PhoneLease(session, host, place_of(Leases(tmp_path / host, adb.adb), phone.address), 3600.0)
         for host in ("dead", "living")
@@ -523,16 +557,23 @@ def test_a_renewal_that_failed_is_tried_again_while_the_lease_can_be_used(
     mine = lease("a", clock)
     mine.hold()
 
+    patient = mine._session._devices
+
+    def falls_silent() -> None:
+        phone.faults.set(Fault.SILENT)
+        mine._session._devices = hasty(patient, 0.5)
+
     class End(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
             waits.append(timeout)
             match len(waits):
                 case 1:
-                    phone.faults.set(Fault.SILENT)
+                    falls_silent()
                 case 2:
                     phone.faults.clear()
+                    mine._session._devices = patient
                 case 3:
-                    phone.faults.set(Fault.SILENT)
+                    falls_silent()
                     clock.now = TTL_S
             return len(waits) == 4
 
@@ -550,9 +591,10 @@ def test_the_time_left_after_a_renewal_that_failed_is_enough_for_another() -> No
 
 
 def test_a_release_waits_no_longer_than_that_for_a_renewal_that_waits(
-    adb: AdbServer, phone: SimulatedPhone, tmp_path: Path
+    adb: AdbServer, phone: SimulatedPhone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = config.DeviceSettings(directory=tmp_path, operation_timeout_s=WAIT_S)
+    monkeypatch.setattr(phone_lease, "RELEASE_S", 0.5)
+    settings = config.DeviceSettings(directory=tmp_path, operation_timeout_s=10 * WAIT_S)
     adb.connect(phone.address)
     lease = PhoneLease(AdbSession(adb, phone.address, settings), "host", "", TTL_S)
     lease.hold()

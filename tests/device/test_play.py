@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simphone.faults import Fault
 from simphone.serve import SimulatedPhone
+from waiting import WITHIN_S
 
 from .conftest import hurried
 
@@ -55,7 +56,7 @@ class Browser:
     def ask(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, bytes, http.client.HTTPMessage]:
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=10)
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=WITHIN_S)
         try:
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()

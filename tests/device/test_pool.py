@@ -15,6 +15,7 @@ from distrl.errors import DeviceError
 from distrl.types import Point
 from simphone.faults import Fault
 from simphone.serve import SimulatedPhone
+from waiting import WITHIN_S
 
 from .conftest import LONG_S, StartPhones, free_ports, given_time, hasty, hurried
 
@@ -113,8 +114,9 @@ def test_a_silent_phone_is_quarantined_for_longer_each_time(
     pool = pool_of(adb, clock, phone.address)
     session = some(pool.lease())
     phone.faults.set(Fault.SILENT)
-    patient = pool._devices
-    pool._devices = session._devices = hasty(patient, 0.5)
+    patient, lease = pool._devices, pool._phones[phone.address].lease
+    assert lease is not None
+    pool._devices = session._devices = lease._session._devices = hasty(patient, 0.5)
     with pytest.raises(DeviceTimeout) as caught:
         session.key("BACK")
     pool.release(session, caught.value)
@@ -130,7 +132,7 @@ def test_a_silent_phone_is_quarantined_for_longer_each_time(
     assert waits == [1.0, 2.0, 4.0]
     assert pool.health()[0].state == "quarantined"
     phone.faults.clear()
-    pool._devices = session._devices = patient
+    pool._devices = session._devices = lease._session._devices = patient
     clock.now += 60
     pool.release(until_answering(pool))
     assert pool.health()[0].state == "idle"
@@ -156,10 +158,14 @@ def test_an_app_that_is_stuck_is_stopped_and_the_connection_stays(
     session = some(pool.lease())
     session.start_app("com.sim.clock")
     phone.faults.set(Fault.STUCK)
-    with hurried(session, 1.0):
-        assert session.settle().restless, "it repaints for ever, as a video does"
-        with pytest.raises(DeviceTimeout) as caught:
-            session.key("BACK")
+
+    def repaints(seconds: float) -> None:
+        with hurried(session, seconds):
+            assert session.settle().restless, "for ever, as a video does"
+
+    given_time(repaints)
+    with hurried(session, 1.0), pytest.raises(DeviceTimeout) as caught:
+        session.key("BACK")
     pool.release(session, caught.value)
     assert some(pool.lease()) is session
     assert session.package_in_front() == "com.sim.launcher"
@@ -175,7 +181,7 @@ def test_where_stopping_the_app_does_not_help_the_phone_is_connected_anew(
     session = some(pool.lease())
     phone.faults.set(Fault.TRUNCATED)
     pool.release(session, fails_to_settle(session, DeviceGarbage))
-    session._devices = hasty(session._devices, 0.5)
+    session._devices = session._devices.model_copy(update={"settle_timeout_s": 0.5})
     pool.release(some(pool.lease()), fails_to_settle(session, DeviceGarbage))
     session._devices = pool._devices
     found = counters(pool)
@@ -236,7 +242,7 @@ def test_a_phone_that_restarts_is_not_lent_before_it_has_started(
         go_on()
     pool.release(session, caught.value)
     phone.faults.end(Fault.GONE)
-    asked_while_booting, end = 0, time.monotonic() + LONG_S
+    asked_while_booting, end = 0, time.monotonic() + WITHIN_S
     while asked_while_booting == 0 and time.monotonic() < end:
         clock.now += 60
         assert pool.lease() is None
@@ -313,7 +319,7 @@ def test_no_more_phones_than_that_are_recovered_at_once_whoever_leases_them(
             most[0] = max(most[0], now[0])
             if now[0] >= AT_ONCE:
                 full.set()
-        full.wait(10)
+        full.wait(WITHIN_S)
         beyond.wait(0.2)  # a phone more would come meanwhile
         with lock:
             now[0] -= 1

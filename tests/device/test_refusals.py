@@ -26,8 +26,9 @@ from distrl.device.session import AdbSession
 from simphone.faults import Fault
 from simphone.serve import SimulatedPhone
 from simphone.transport import CNXN, Packet, pack
+from waiting import until
 
-from .conftest import StartPhones, free_ports
+from .conftest import LONG_S, StartPhones, free_ports
 from .test_emulator import frozen
 from .test_pool import Clock, counters
 
@@ -87,7 +88,7 @@ def test_a_phone_that_does_not_trust_this_computer_says_so_and_where_the_dialog_
 ) -> None:
     with phone_that(asks=True) as address:
         with pytest.raises(DeviceUnauthorized, match="failed to authenticate") as refused:
-            own.connect(address, 5.0)
+            own.connect(address, LONG_S)
         assert "accept the dialog" in refused.value.hint
         with pytest.raises(DeviceUnauthorized, match=r"unauthorized|still authorizing") as refused:
             AdbSession(own, address, timeouts).key("HOME")
@@ -105,6 +106,7 @@ def test_a_phone_that_is_offline_says_so_and_how_it_is_reconnected(
     with phone_that(asks=False) as address:
         with pytest.raises(DeviceTimeout):
             own.connect(address, 0.3)
+        until(lambda: own.devices().get(address) == "offline")  # the server may have been slow to take the request
         with pytest.raises(DeviceOffline, match="device offline") as refused:
             AdbSession(own, address, timeouts).settle()
         assert f"adb -P {own.adb.port} reconnect offline" in refused.value.hint
@@ -139,6 +141,7 @@ def test_of_two_phones_with_one_serial_neither_is_driven_and_each_can_be_named_b
     assert pool.lease() is None
 
     own.disconnect(phones[0].address)
+    until(lambda: phones[0].address not in own.devices())  # it is listed until the server's own thread for it has ended
     session = AdbSession(own, NAMED, timeouts)
     assert session.settle().png == phones[1].machine.png()
     found = {each.serial: each.state for each in look(own, timeouts.model_copy(update={"serials": (NAMED,)}))}

@@ -18,7 +18,7 @@ from distrl.device.errors import AdbServerGone, DeviceGone, DeviceTimeout
 from distrl.device.server import AdbServer
 from distrl.errors import DeviceError
 
-from .conftest import free_ports
+from .conftest import LONG_S, free_ports
 
 
 def test_a_server_that_runs_is_used_and_left_running(adb: AdbServer) -> None:
@@ -99,8 +99,9 @@ def test_two_that_start_at_once_share_one() -> None:
         servers[0].version()
 
 
-def test_those_that_ask_a_slow_server_wait_beside_each_other() -> None:
+def test_those_that_ask_a_slow_server_wait_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """It answers once all of them have asked: one that waited for another's answer would wait for ever."""
+    monkeypatch.setattr(AdbServer.ask, "__defaults__", (2 * LONG_S, None))
     askers = 4
     asked = threading.Barrier(askers)
 
@@ -108,7 +109,7 @@ def test_those_that_ask_a_slow_server_wait_beside_each_other() -> None:
         def handle(self) -> None:
             with suppress(threading.BrokenBarrierError):
                 if self.request.recv(64):  # a look whether somebody listens asks nothing
-                    asked.wait(4.0)
+                    asked.wait(LONG_S)
                     self.request.sendall(b"OKAY00040029")
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as slow:

@@ -77,17 +77,23 @@ def test_a_phone_that_does_not_say_in_time_why_it_is_black_is_taken_for_neither(
     session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, answers: int, words: str
 ) -> None:
     """What it said of an earlier picture counts."""
-    real, asked = AdbSession._text, itertools.count()
+    real, asked = AdbSession._text, list[str]()
 
     def slow(self: AdbSession, command: Sequence[str] | str, deadline: Deadline) -> str:
-        if command == "dumpsys power" and next(asked) >= answers:
-            raise DeviceTimeout(self.serial, "took too long")
+        if command == "dumpsys power":
+            asked.append(command)
+            if len(asked) > answers:
+                raise DeviceTimeout(self.serial, "took too long")
         return real(self, command, deadline)
+
+    def is_told(seconds: float) -> None:
+        asked.clear()
+        with hurried(session, seconds), pytest.raises(DeviceBlack, match=words):
+            session.settle()
 
     phone.faults.set(Fault.ASLEEP)
     monkeypatch.setattr(AdbSession, "_text", slow)
-    with hurried(session, 2.0), pytest.raises(DeviceBlack, match=words):
-        session.settle()
+    given_time(is_told)
 
 
 def test_a_dark_screen_that_shows_anything_is_none_of_these(
@@ -130,15 +136,14 @@ def test_garbage_is_never_a_screenshot(
 def test_a_screen_with_more_pixels_than_the_policy_reads_is_refused_at_once(
     session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    out = io.BytesIO()
+    out, shots = io.BytesIO(), itertools.count()
     Image.new("1", (8000, MAX_PIXELS // 8000 + 1), 1).save(out, "PNG")
-    monkeypatch.setattr(phone.machine, "png", out.getvalue)
+    monkeypatch.setattr(phone.machine, "png", lambda: (next(shots), out.getvalue())[1])
     patient = with_settings(session, settle_timeout_s=LONG_S)
-    began = time.monotonic()
     with pytest.raises(DeviceOversized, match="8000 x 4001 pixels; at most 32,000,000") as refused:
         LOOKS[name](patient)
     assert "wm size" in refused.value.hint
-    assert time.monotonic() - began < LONG_S / 2
+    assert next(shots) == 1, "it is not asked for again"
 
 
 def moving(phone: SimulatedPhone) -> Callable[[], bytes]:
@@ -228,15 +233,19 @@ def test_a_screen_that_moved_before_a_gesture_is_looked_at_as_long_as_one_that_i
 ) -> None:
     """It changes without the gesture, so a change says nothing of its effect."""
     frame, still = moving(phone), phone.machine.png()
-    monkeypatch.setattr(phone.machine, "png", frame)
-    patient = with_settings(session, settle_unchanged_s=2.0)
-    with hurried(patient, 1.0):
-        assert patient.settle().restless
-    late = chain(repeat(frame(), 3), repeat(still))
-    monkeypatch.setattr(phone.machine, "png", lambda: next(late))
-    patient.tap(CLOCK)
-    shot = patient.settle()
-    assert (shot.png, shot.restless) == (still, False)
+
+    def is_looked_at(seconds: float) -> None:
+        monkeypatch.setattr(phone.machine, "png", frame)
+        patient = with_settings(session, settle_unchanged_s=seconds)
+        with hurried(patient, seconds):
+            assert patient.settle().restless
+        late = chain(repeat(frame(), 3), repeat(still))
+        monkeypatch.setattr(phone.machine, "png", lambda: next(late))
+        patient.tap(CLOCK)
+        shot = patient.settle()
+        assert (shot.png, shot.restless) == (still, False)
+
+    given_time(is_looked_at, (1.0, 4.0, LONG_S / 2))
 
 
 def test_both_screenshots_of_a_settled_screen_are_asked_for_after_the_gesture_has_ended(

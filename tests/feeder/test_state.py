@@ -11,11 +11,11 @@ from distrl.feeder.run import new_state
 from distrl.feeder.state import LEAST_WEIGHT, FeederState, choose_family
 from distrl.tasks.lists import ListSuite
 from distrl.tasks.row import Row
-from distrl.types import LogPosition, Outcome, Split
+from distrl.types import LogPosition, Outcome, Split, Update, Watermark
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .test_admission import ledger_of, played, task_at, version
+from .test_admission import TOPIC, ledger_of, played, task_at, version
 
 WIDE = Admission(trajectories_per_update=16, publish_every=1, max_lag=100, outstanding=12)
 
@@ -240,6 +240,20 @@ def test_an_interrupted_episode_is_retried_under_its_own_id() -> None:
     state.facts.see_trajectory(1, played(replace(task_at(0), task_id="t-0.e2.r1"), Outcome.SUCCESS, 0))
     assert fed(state) == ["t-0.e3"]
     assert state.facts.retried == 1
+
+
+def test_the_episodes_of_a_task_may_be_of_versions_that_are_further_apart_than_the_bound_on_the_lag() -> None:
+    """The bound counts from the version that an episode is fed under, and what is fed later has a newer one."""
+    in_step = Admission(trajectories_per_update=2, publish_every=1, max_lag=0, outstanding=12)
+    state = FeederState(("family-0", "family-1", "family-2"), task_at, in_step, TaskFacts(2), episodes_per_task=3)
+    found = []
+    for number in range(2):
+        state.facts.see_version(version(number, number))
+        state.facts.see_update(Update(number, (Watermark(TOPIC, 0, 2 * number),), "f", 0), TOPIC)
+        for offset, task in enumerate(state.due(7), start=2 * number):
+            found.append((task.task_id, task.fed_version))
+            state.facts.see_trajectory(offset, played(task, Outcome.SUCCESS, number))
+    assert found[:3] == [("t-0", 0), ("t-0.e2", 0), ("t-0.e3", 1)]
 
 
 def test_episodes_behind_deleted_records_are_not_fed_again() -> None:

@@ -35,6 +35,7 @@ from distrl.broker.topics import topic_name
 from distrl.broker.versions import VersionFollower
 from distrl.config import Config, load
 from distrl.errors import BrokerError, ConfigError
+from distrl.learner.reservations import Reservation, reserve
 from distrl.learner.skip import skip
 from distrl.rights.grant import grant
 from distrl.rights.roles import ROLES
@@ -202,7 +203,7 @@ def test_a_record_is_skipped_with_the_declared_rights_of_the_learner_and_of_no_o
         with pytest.raises(BrokerError, match="user 'stranger' may not open the journal"):
             skip(config, "trajectories/0/0", "its screenshot is lost")
         return
-    open_store(owner.store).put_named(f"runs/{owner.run}/newest-version.json", b'{"version": 7}')
+    reserve(open_store(owner.store), owner.run, Reservation(7, 9, "ab" * 32))
     assert skip(config, "trajectories/0/0", "its screenshot is lost").u == 0
     lines = until(lambda: journal_lines(config), "a committed line, which is visible some milliseconds later")
     assert [each.reason for line in lines for each in line.skipped] == ["its screenshot is lost"]

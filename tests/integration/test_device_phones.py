@@ -35,7 +35,7 @@ def base_port() -> Iterator[int]:
         assert process.stdout.readline().startswith(f"ready: {PHONES} simulated phones")
         yield port
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()
@@ -81,13 +81,13 @@ def test_a_phone_is_played_in_a_browser_until_sigterm(base_port: int, adb_server
             assert playing.stdout is not None
             said = playing.stdout.readline()
             assert said.startswith(f"ready: 127.0.0.1:{base_port} at http://127.0.0.1:")
-            with urlopen(said.split()[-1] + "screen.png", timeout=10) as answer:
+            with urlopen(said.split()[-1] + "screen.png", timeout=60) as answer:
                 assert answer.read().startswith(b"\x89PNG")
             second = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
             assert second.returncode == 1
             assert f"held by process {playing.pid}" in " ".join((second.stdout + second.stderr).split())
             playing.terminate()
-            assert playing.wait(10) == 0
+            assert playing.wait(60) == 0
         finally:
             playing.kill()
 

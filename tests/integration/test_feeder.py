@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 import uuid
@@ -73,7 +74,7 @@ def test_a_feeder_says_so_too_where_every_episode_is_interrupted(
 
         assert not says_so()  # the producer is connected, and one takes some milliseconds from now on
         with feeder(config), caplog.at_level(logging.WARNING):
-            until(says_so, "it says so", 20.0)
+            until(says_so, "it says so")
 
 
 @contextmanager
@@ -174,7 +175,9 @@ def test_tasks_that_are_deleted_before_anybody_played_them_are_not_waited_for(
             ends = dict(reader.ends)
         delete_before(config, "tasks", ends)
         until(lambda: len(fed(config)) >= MOST, "others are fed")
-    assert f"{MOST} tasks were deleted before they were done" in caplog.text
+    # Each partition's may be gone at another look.
+    said = re.findall(r"(\d+) tasks were deleted before they were done", caplog.text)
+    assert sum(map(int, said)) == MOST
 
 
 def test_what_is_outstanding_follows_the_phones_that_workers_report(broker: str) -> None:

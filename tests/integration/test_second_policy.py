@@ -13,8 +13,8 @@ from typing import Any
 import byte_policy
 import pytest
 from distrl import config as settings
-from distrl.broker import topic_admin
-from distrl.broker.journal import history
+from distrl.broker import journal, topic_admin
+from distrl.broker.journal import history, journal_lines
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import ConfigError
@@ -29,7 +29,7 @@ from distrl.offline.mismatch import EXACT
 from distrl.offline.topic_range import RangeRequest
 from distrl.store.objects import open_store
 from distrl.train.roles import running
-from distrl.types import Split
+from distrl.types import Split, Update
 from integration.test_end_to_end import newest, wait_for
 from policy.vlm.models import qwen25
 from served import phones_served
@@ -84,7 +84,9 @@ def run_config(
         yield config
 
 
-def test_it_acts_learns_recovers_and_is_evaluated_and_ablated(run_config: Config, tmp_path: Path) -> None:
+def test_it_acts_learns_recovers_and_is_evaluated_and_ablated(
+    run_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = run_config
     topic_admin.ensure(config)
     with running(config, tmp_path / "logs") as roles:
@@ -97,7 +99,16 @@ def test_it_acts_learns_recovers_and_is_evaluated_and_ablated(run_config: Config
         roles.stop("learner")
 
     state = recover(config, open_store(config.store)).state
-    fresh, same = verify(config, from_start=True)
+    reads: list[str] = []
+
+    def counted(read: Config) -> list[Update]:
+        reads.append(read.run)
+        return journal_lines(read)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "journal_lines", counted)
+        fresh, same = verify(config, from_start=True)
+    assert reads == [config.run], "a learner at work may make updates void between two readings"
     assert state.u == fresh.u == len(history(config).updates)
     assert state.digests() == fresh.digests()
     published = lineage(config)

@@ -17,7 +17,7 @@ from distrl.policy import feature_folder
 from distrl.policy.feature_folder import AHEAD, FeatureFolder, maker_of
 from distrl.policy.feature_store import FeatureFileError, FeatureStore
 from distrl.policy.features import Features
-from distrl.policy.plugin import sources_sha256
+from distrl.policy.plugin import files_sha256
 from distrl.policy.protocol import ImageFeatures, TrajectoryStep
 from distrl.policy.registry import policy_of
 from distrl.types import ObjectRef, ScreenSize
@@ -293,9 +293,9 @@ def test_features_of_another_packages_class_are_computed_again_by_its_next_versi
         with monkeypatch.context() as installed:
             installed.syspath_prepend(folder.parent)
             (name,) = feature_folder.code_of(policy, settings)[1:]
-            assert name.startswith(f"strange {number} (sources ")
+            assert name.startswith(f"strange {number} (files ")
             makers.add(maker_of(policy, settings, 1))
-        sources_sha256.cache_clear()  # as in the next process
+        files_sha256.cache_clear()  # as in the next process
         del sys.modules["strange_family"]
     assert len(makers) == 4
 

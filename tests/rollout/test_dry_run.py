@@ -72,10 +72,10 @@ def test_it_ends_where_the_policy_says_that_it_is_done_and_after_the_tasks_steps
 
 
 def test_looking_sends_nothing_to_the_phone_and_tells_of_apps_that_would_be_left(
-    adb: AdbServer, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+    adb: AdbServer, phone: SimulatedPhone, timeouts: DeviceSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     adb.connect(phone.address)
-    devices = Config().devices.model_copy(update={"allowed_packages": ("com.sim.clock",)})
+    devices = timeouts.model_copy(update={"allowed_packages": ("com.sim.clock",)})
     session = AdbSession(adb, phone.address, devices)
     session.start_app("com.sim.settings")
     sent: list[Event] = []
@@ -84,7 +84,7 @@ def test_looking_sends_nothing_to_the_phone_and_tells_of_apps_that_would_be_left
     assert seen.screen() == phone.machine.png()
     assert seen.front() == "com.sim.settings (not allowed: it would be left)"
     assert (sent, session.foreign_apps) == ([], 0)
-    everything = ReadOnlySession(session, PackageAllowList(session, Config().devices))
+    everything = ReadOnlySession(session, PackageAllowList(session, timeouts))
     assert everything.front() == "com.sim.settings"
 
 

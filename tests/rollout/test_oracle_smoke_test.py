@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from device.conftest import LONG_S
 from distrl.config import Config
 from distrl.device.server import AdbServer
 from distrl.errors import ConfigError
@@ -29,6 +30,9 @@ def test_it_starts_no_emulator_of_the_configuration_and_may_act_in_every_app(adb
             "phones": {"count": 1, "latency_median_ms": 1, "popup_probability": 0},
             "devices": {
                 "allowed_packages": ["com.example.other"],
+                "operation_timeout_s": LONG_S,
+                "settle_timeout_s": LONG_S,
+                "lease_ttl_s": 3 * LONG_S,
                 "emulators": {"avd": "real", "count": 1, "binary": binary, "boot_timeout_s": 1},
             },
         }

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from appagent import model
 from chat.server import Server, body, hangs_up, says, serving, thinks
-from device.conftest import given_time
+from device.conftest import LONG_S, given_time
 from distrl.appagent import identity, prompt
 from distrl.appagent.agent import REFUSED, SILENT, Agent
 from distrl.appagent.notes import load, save, with_note
@@ -50,7 +50,7 @@ def configured(
     def configure(url: str, **more: Any) -> Config:
         devices = timeouts.model_copy(update={"addresses": (phone.address,), "directory": tmp_path / "leases"})
         asked = AppAgentSettings.model_validate(
-            {"endpoint": url, "model": "m", "requests_per_minute": 60_000, "timeout_s": 5.0, "rounds": 8} | more
+            {"endpoint": url, "model": "m", "requests_per_minute": 60_000, "timeout_s": 60.0, "rounds": 8} | more
         )
         return Config(adb=adb.adb, devices=devices, appagent=asked)
 
@@ -65,7 +65,7 @@ def play(configured: Callable[..., Config]) -> Play:
     def play(server: Server, task: Task, notes: Any = None, **more: Any) -> tuple[Trajectory, Agent]:
         config = configured(server.url, **more)
         agent = Agent(config.appagent, Endpoint(config.appagent, "appagent"), notes or {})
-        with Phones(config) as phones, phones.lease(5.0) as leased:
+        with Phones(config) as phones, phones.lease(LONG_S) as leased:
             assert leased is not None
             decider = attempt_on(agent, leased, "ab" * 32)
             return Episode("w", Shelf().keep, checked).run(task, "a", leased, decider), agent
@@ -180,7 +180,7 @@ def test_a_model_that_says_nothing_interrupts_and_is_given_up_after_a_while(play
                 agent.ask({})
             assert len(server.requests) == asked
 
-    given_time(is_given_up, (0.3, 5.0))
+    given_time(is_given_up, (0.3, 5.0, LONG_S))
 
 
 def test_credentials_that_are_refused_are_reported_before_a_phone_is_touched(configured: Callable[..., Config]) -> None:

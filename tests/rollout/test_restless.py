@@ -144,23 +144,27 @@ def test_an_app_that_draws_without_end_has_no_elements_and_a_prompted_agent_take
     from distrl.config import AppAgentSettings
 
     monkeypatch.setattr(screen, "IDLE_S", idle_s)
-    settings = AppAgentSettings(endpoint="http://127.0.0.1:1", model="m", dump_timeout_s=2.0)
-    agent = Agent(settings, Endpoint(settings, "appagent"), {})
-    devices = timeouts.model_copy(
-        update={"addresses": (phone.address,), "directory": tmp_path, "settle_timeout_s": 2.0}
-    )
-    with Phones(Config(adb=adb.adb, devices=devices)) as phones, phones.lease(LONG_S) as leased:
-        assert isinstance(leased, SessionPhone)
-        leased.reset(WATCH)
-        attempt = AgentEpisode(agent, lambda: leased.hierarchy(settings.dump_timeout_s))
-        assert attempt.look(leased.settle().png) is not None, "the home screen has elements"
-        playing = phone.machine.state()["data"]["clock"] | {"watching": True}
-        phone.machine.apply(Open("clock"))
-        show(phone, "clock/stopwatch", clock=playing)
-        seen = leased.settle()
-        assert (seen.restless, attempt.look(seen.png)) == (True, None)
-        assert agent.counters["grid_instead"] == 1
-        assert leased.failure is None
+
+    def takes_the_grid(seconds: float) -> None:
+        settings = AppAgentSettings(endpoint="http://127.0.0.1:1", model="m", dump_timeout_s=seconds)
+        agent = Agent(settings, Endpoint(settings, "appagent"), {})
+        devices = timeouts.model_copy(
+            update={"addresses": (phone.address,), "directory": tmp_path, "settle_timeout_s": seconds}
+        )
+        with Phones(Config(adb=adb.adb, devices=devices)) as phones, phones.lease(LONG_S) as leased:
+            assert isinstance(leased, SessionPhone)
+            leased.reset(WATCH)
+            attempt = AgentEpisode(agent, lambda: leased.hierarchy(settings.dump_timeout_s))
+            assert attempt.look(leased.settle().png) is not None, "the home screen has elements"
+            playing = phone.machine.state()["data"]["clock"] | {"watching": True}
+            phone.machine.apply(Open("clock"))
+            show(phone, "clock/stopwatch", clock=playing)
+            seen = leased.settle()
+            assert (seen.restless, attempt.look(seen.png)) == (True, None)
+            assert agent.counters["grid_instead"] == 1
+            assert leased.failure is None
+
+    given_time(takes_the_grid, (2.0, LONG_S))
 
 
 def show(phone: SimulatedPhone, screen: str, **data: object) -> None:

@@ -102,7 +102,7 @@ def test_a_policy_that_acts_is_warned_of_only_where_the_suite_is_named(caplog: p
     with caplog.at_level(logging.WARNING):
         warn_unknown_words(Config().feeder, small)
         warn_unknown_words(config("general").feeder.model_copy(update={"tasks": (Path("mine.txt"),)}), small)
-        assert caplog.messages == []
+        assert "lacks" not in caplog.text
         warn_unknown_words(config("general").feeder, small)
     assert "lacks" in caplog.text
 

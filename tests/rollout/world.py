@@ -82,7 +82,7 @@ class CountingPhone:
     def settle(self) -> Screen:
         self.seen.set()
         if self.hold is not None:
-            self.hold.wait(10)
+            self.hold.wait(60)
         return Screen(self.shown(), self.restless)
 
     def shown(self) -> bytes:

@@ -11,6 +11,7 @@ from simphone.faults import Faults
 from simphone.handset import Handset
 from simphone.machine import PhoneMachine
 from simphone.transport import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, WRTE, Packet, pack, read_frame
+from waiting import WITHIN_S
 
 HOST_ID = 77
 
@@ -27,7 +28,7 @@ class Host:
         self.writer.write(pack(Packet(command, arg0, arg1, payload), checksum=False))
 
     async def receive(self) -> Packet:
-        return await asyncio.wait_for(read_frame(self.reader), 2)
+        return await asyncio.wait_for(read_frame(self.reader), WITHIN_S)
 
     async def greet(self, max_payload: int = MAX_PAYLOAD) -> Packet:
         self.send(CNXN, VERSION, max_payload, b"host::features=shell_v2")

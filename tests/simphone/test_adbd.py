@@ -12,6 +12,7 @@ from simphone.commands import network
 from simphone.faults import Fault
 from simphone.machine import PhoneMachine
 from simphone.transport import CLSE, CNXN, MAX_PAYLOAD, MOST_STREAMS, OKAY, OPEN, VERSION, WRTE
+from waiting import WITHIN_S
 
 from .host import HOST_ID, Host, with_host
 
@@ -120,7 +121,7 @@ def test_a_fault_begins_also_where_the_host_closes_as_soon_as_it_has_the_answer(
         assert (await host.receive()).command == WRTE
         host.send(OKAY, HOST_ID, stream)
         host.send(CLSE, HOST_ID, stream)  # both are read before the command goes on
-        await asyncio.wait_for(host.faults.until(Fault.ASLEEP, active=True), 2)
+        await asyncio.wait_for(host.faults.until(Fault.ASLEEP, active=True), WITHIN_S)
 
     with_host(play)
 
@@ -218,6 +219,6 @@ def test_what_is_no_frame_ends_the_connection(garbage: bytes) -> None:
     async def play(host: Host) -> None:
         host.writer.write(garbage)
         host.writer.write_eof()
-        assert await asyncio.wait_for(host.reader.read(), 2) == b""
+        assert await asyncio.wait_for(host.reader.read(), WITHIN_S) == b""
 
     with_host(play)

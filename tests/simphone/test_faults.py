@@ -6,17 +6,23 @@ import time
 from phone_shell import with_shell
 from simphone.faults import Fault, Faults
 from simphone.shell import Shell
+from waiting import WITHIN_S
 
 
 def test_a_fault_ends_by_itself_and_a_waiter_sees_both_ends() -> None:
     async def go() -> None:
-        faults = Faults(time.monotonic)
-        waiting = asyncio.create_task(faults.until(Fault.GONE, active=True))
+        now = 0.0
+        faults = Faults(lambda: now)
+        begins = asyncio.create_task(faults.until(Fault.GONE, active=True))
         await asyncio.to_thread(faults.set, Fault.GONE, 0.05)
-        await asyncio.wait_for(waiting, 2)
+        await asyncio.wait_for(begins, WITHIN_S)
         assert faults.active(Fault.GONE)
         assert not faults.active(Fault.SILENT)
-        await asyncio.wait_for(faults.until(Fault.GONE, active=False), 2)
+        ends = asyncio.create_task(faults.until(Fault.GONE, active=False))
+        await asyncio.sleep(0)
+        assert not ends.done()
+        now = 0.05
+        await asyncio.wait_for(ends, WITHIN_S)
         assert not faults.active(Fault.GONE)
 
     asyncio.run(go())
@@ -30,7 +36,7 @@ def test_clearing_wakes_who_waits_for_the_end() -> None:
         await asyncio.sleep(0)
         assert not waiting.done()
         await asyncio.to_thread(faults.clear)
-        await asyncio.wait_for(waiting, 2)
+        await asyncio.wait_for(waiting, WITHIN_S)
 
     asyncio.run(go())
 
@@ -93,7 +99,7 @@ def test_an_app_that_is_stuck_repaints_and_hears_nothing_but_home_until_it_is_st
         await shell.run("input keyevent HOME")
         assert phone.machine.focus().startswith("com.sim.launcher/")
         home = phone.machine.state()
-        await asyncio.wait_for(asyncio.gather(*waiting), 5)
+        await asyncio.wait_for(asyncio.gather(*waiting), WITHIN_S)
         assert phone.machine.state() == home, "what waited is lost"
         await shell.run("am start -p com.sim.settings")
         assert len(await shots()) == 1, "another app does not hang"

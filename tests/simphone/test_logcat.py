@@ -8,6 +8,7 @@ from phone_shell import last, runs, with_shell
 from simphone import logbook
 from simphone.commands.base import CommandResult
 from simphone.shell import Shell
+from waiting import WITHIN_S
 
 THREADTIME = re.compile(r"(\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) +\d+ +\d+ ([VDIWEF]) (\S+) *: (.*)")
 
@@ -76,7 +77,7 @@ def test_following_prints_what_is_there_and_then_what_comes() -> None:
     async def play(shell: Shell) -> None:
         async def line(result: CommandResult) -> bytes:
             assert result.follow is not None
-            return await asyncio.wait_for(anext(result.follow), 2)
+            return await asyncio.wait_for(anext(result.follow), WITHIN_S)
 
         await shell.run("log a; log b")
         every, newest = await shell.run("logcat -v raw"), await shell.run("logcat -v raw -T 1 log:I '*:S'; echo never")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from simphone import files
 from simphone.faults import Fault
 from simphone.transport import CLSE, OKAY, WRTE, Packet, pack
+from waiting import WITHIN_S
 
 from .host import HOST_ID, Host, with_host
 
@@ -238,7 +239,7 @@ def test_a_payload_is_acknowledged_when_more_is_wanted_and_a_second_before_that_
         assert (await host.receive()).command == OKAY
         both = (pack(Packet(WRTE, HOST_ID, stream, half), checksum=False) for half in (b"ST", b"AT"))
         host.writer.write(b"".join(both))
-        assert await asyncio.wait_for(host.reader.read(), 2) == b""
+        assert await asyncio.wait_for(host.reader.read(), WITHIN_S) == b""
 
     with_host(play)
 

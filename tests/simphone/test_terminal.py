@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simphone.faults import Fault
 from simphone.transport import CLSE, WRTE, Stream
+from waiting import WITHIN_S
 
 from .host import HOST_ID, Host, with_host
 
@@ -154,7 +155,7 @@ def test_a_connection_that_breaks_ends_what_is_followed(service: bytes, monkeypa
             pass
         host.writer.close()
         others = asyncio.all_tasks() - {asyncio.current_task()}
-        await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 10)
+        await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), WITHIN_S)
 
     with_host(play)
     assert reads < 100

@@ -18,6 +18,9 @@ from distrl.store.s3 import _Keys
 from distrl.types import ObjectRef
 from pydantic import SecretStr
 
+PATIENCE_S = 60.0
+"""For a server of this process, whose thread may have to wait for its turn."""
+
 
 def s3(port: int, **more: object) -> ObjectStore:
     return open_store(
@@ -25,7 +28,7 @@ def s3(port: int, **more: object) -> ObjectStore:
             url=f"s3://127.0.0.1:{port}/objects",
             access_key="key",
             secret_key=SecretStr("secret"),
-            timeout_s=0.3,
+            timeout_s=0.3,  # for an endpoint that is never to answer
         ).model_copy(update=more)
     )
 
@@ -87,7 +90,7 @@ def test_an_endpoint_that_never_answers_is_an_error_after_the_deadline(listening
         with pytest.raises(StoreError, match=r"^store\.timeout_s: .* did not finish with ") as slow:
             use()
         assert "raise store.timeout_s" in slow.value.hint
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 60
 
 
 def test_an_endpoint_that_takes_a_body_too_slowly_is_not_said_to_be_away(listening: socket.socket) -> None:
@@ -97,7 +100,7 @@ def test_an_endpoint_that_takes_a_body_too_slowly_is_not_said_to_be_away(listeni
 
 
 def test_a_web_server_that_is_no_s3_is_an_error_that_names_the_setting(page: int) -> None:
-    store = s3(page)
+    store = s3(page, timeout_s=PATIENCE_S)
     for use in (store.check, lambda: list(store.list(""))):
         with pytest.raises(StoreError) as caught:
             use()
@@ -141,7 +144,7 @@ def asked() -> Iterator[ThreadingHTTPServer]:
 def request_of(server: ThreadingHTTPServer, **more: object) -> tuple[str, str, dict[str, str]]:
     """The one request of asking for runs/x."""
     url = f"s3://localhost:{server.server_address[1]}/objects"
-    assert s3(0, url=url, timeout_s=10.0, **more).get_named("runs/x") is None
+    assert s3(0, url=url, timeout_s=PATIENCE_S, **more).get_named("runs/x") is None
     [request] = server.asked  # type: ignore[attr-defined]
     return request
 
@@ -284,7 +287,7 @@ def test_an_upload_in_parts_whose_end_is_answered_with_an_error_counts_as_none()
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            store, large = s3(server.server_address[1], timeout_s=5.0, region="us-east-1"), bytes(6 << 20)
+            store, large = s3(server.server_address[1], timeout_s=PATIENCE_S, region="us-east-1"), bytes(6 << 20)
             for asked in (1, 2):  # the second time, too, it is not taken for stored
                 with pytest.raises(StoreError, match=r"has not taken object .* 200 with an error"):
                     store.put_named("a/key", large)

@@ -18,14 +18,19 @@ from distrl.types import DeviceHealth
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 from scraping import fetched, samples
+from waiting import until
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 IDENTITY = {"run": "r", "role": "worker", "process": "worker-0"}
 
 
+def settings(**monitoring: float) -> Config:
+    return Config.model_validate({"run": "r", "monitoring": {"port": ports.draw("a test"), **monitoring}})
+
+
 @pytest.fixture
 def config() -> Config:
-    return Config.model_validate({"run": "r", "monitoring": {"port": ports.draw("a test"), "stuck_s": 0.2}})
+    return settings()
 
 
 @pytest.fixture
@@ -99,11 +104,15 @@ def test_probes_follow_the_loop(config: Config, monitor: Monitor) -> None:
     assert fetched(port, "/readyz") == (503, "waiting for its start\n")
     monitor.ready()
     assert fetched(port, "/readyz") == (200, "ready\n")
-    while (answer := fetched(port, "/livez"))[0] == 200:  # nobody turns: after stuck_s the answer is another
-        pass
-    assert answer[0] == 503
-    assert answer[1].startswith("stuck: the main loop made no progress for ")
     assert fetched(port, "/other")[0] == 404
+
+
+def test_a_loop_that_nobody_turns_is_stuck_after_the_time_of_the_settings() -> None:
+    config = settings(stuck_s=0.2)
+    with exporting(config, "worker", "worker-0") as monitor:
+        monitor.progress()
+        until(lambda: fetched(port_of(config), "/livez")[0] == 503, "it to be stuck")
+        assert fetched(port_of(config), "/livez")[1].startswith("stuck: the main loop made no progress for ")
 
 
 def test_a_port_that_is_taken_is_refused_before_any_work(config: Config) -> None:

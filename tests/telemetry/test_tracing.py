@@ -29,6 +29,13 @@ AT = LogPosition("trajectories", 0, 5)
 PARENT: Headers = ((HEADER, b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, too, the last spans are sent before a tracer gives them up."""
+    for name in ("SEND_S", "LAST_S"):
+        monkeypatch.setattr(otel, name, 60.0)
+
+
 def config(*sets: str) -> Config:
     return load(sets=sets, environ={})
 
@@ -202,18 +209,20 @@ def test_a_collector_that_hangs_delays_nobody(silent: str, monkeypatch: pytest.M
 
 
 def test_a_collector_that_is_away_ends_nobody(
-    caplog: pytest.LogCaptureFixture, free_port: int, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture, closed_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otel, "SEND_S", 0.2)
-    with tracing(traced_by(f"http://127.0.0.1:{free_port}"), "worker", "w") as tracer:
+    with tracing(traced_by(f"http://127.0.0.1:{closed_port}"), "worker", "w") as tracer:
         tracer.begin("play episode", (), 0, {}, "consumer").end(1)
     assert "Failed to export spans" in caplog.text
 
 
 @pytest.fixture
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+def closed_port() -> Iterator[int]:
+    """A port where nothing listens, kept from others while the test runs."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 def test_without_the_extra_a_set_endpoint_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

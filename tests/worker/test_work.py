@@ -380,14 +380,15 @@ def test_a_version_that_never_comes_interrupts_its_task_and_is_named(
     start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    for name, seconds in (("FRESH_WAIT_S", 0.01), ("FRESH_LOG_S", 0.02), ("FRESH_LIMIT_S", 0.2)):
+    for name, seconds in (("FRESH_WAIT_S", 0.01), ("FRESH_LOG_S", 0.02)):
         monkeypatch.setattr(work, name, seconds)
     running = start([task("lost", fed_version=7)], phones(1), loaded=1)
+    until(lambda: "task lost waits for version 7; loaded is version 1" in caplog.text)
+    monkeypatch.setattr(work, "FRESH_LIMIT_S", 0.2)
     assert running.log.all_committed.wait(30)
     (played,) = running.broker.trajectories
     assert played.outcome is Outcome.INTERRUPTED, "so it is fed again, under a version that there is"
     assert "was fed under version 7, which was not loaded within 0.2 s; loaded is version 1" in played.note
-    assert "task lost waits for version 7; loaded is version 1" in caplog.text
     running.end()
     assert running.broker.beats[-1].metrics["episodes"] == 1, "it is counted, however it ended"
 
@@ -464,7 +465,8 @@ def test_a_worker_whose_broker_client_hangs_is_not_alive_and_one_that_waits_for_
     running = start([task("a")], phones(1), broker=Broker(holds=True))
     assert running.broker.asked.wait(30)
     until(lambda: running.monitor.last is not None and running.monitor.last.metrics["stalled"] == 1)
-    assert running.monitor.liveness(1.0).ok, "the acknowledgement does not come, and the loop turns"
+    until_beats(running, 3)  # the acknowledgement does not come, and the loop turns
+    until(lambda: running.monitor.liveness(1.0).ok)
     running.log.answers.clear()
     until(lambda: not running.monitor.liveness(1.0).ok)
     assert running.monitor.liveness(1.0).why.startswith("stuck: the main loop made no progress for ")

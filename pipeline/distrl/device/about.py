@@ -15,7 +15,7 @@ from distrl.device.leases import Leases
 from distrl.device.phone_lease import awake_or_not, lease_on, place_of
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
-from distrl.device.sightings import Sightings
+from distrl.device.sightings import unchanged_s
 from distrl.errors import DeviceError
 
 AT_ONCE = 16
@@ -107,7 +107,7 @@ def _look(
         if (leased := lease_on(session, _place(leases, serial))) is None:
             return found
         name, lease = leased
-        over = Sightings(leases, clock).unchanged_s(serial, name) >= lease.ttl_s
+        over = unchanged_s(leases, serial, name, clock()) >= lease.ttl_s
         return replace(found, holder=lease.holder, lease_over=over)
     except DeviceError as error:
         return About(serial, state, fault=error.what)

@@ -79,10 +79,12 @@ class Leases:
             self._directory.mkdir(parents=True, exist_ok=True)
             if not file.exists():
                 made = self._directory / f"{DOMAIN}-{secrets.token_hex(8)}"
-                made.write_text(secrets.token_hex(16), "ascii")
-                with suppress(FileExistsError):  # another process was first
-                    os.link(made, file)
-                made.unlink()
+                try:
+                    made.write_text(secrets.token_hex(16), "ascii")
+                    with suppress(FileExistsError):  # another process was first
+                        os.link(made, file)
+                finally:  # a full disk leaves an empty one
+                    made.unlink(missing_ok=True)
             with suppress(PermissionError):  # another user's
                 file.chmod(MODE)
             with file.open(encoding="ascii") as opened:

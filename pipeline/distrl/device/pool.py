@@ -215,13 +215,24 @@ class DevicePool:
                 return None
             free = [phone for phone in self._phones.values() if not phone.leased and phone.health.due <= now]
             free.sort(key=lambda each: (not each.health.connected, each.health.failures, each.counters["leases"]))
-            phone = next((each for each in free if self._take(each, now)), None)
+            phone = next((each for each in free if self._could_take(each, now)), None)
             if phone is not None:
                 phone.leased = True
             return phone
 
+    def _could_take(self, phone: PooledPhone, now: float) -> bool:
+        """`_take`; False, too, where the lock cannot be looked at for now, as without a free file descriptor: a worker
+        that goes on with its other phones must not end for it."""
+        try:
+            return self._take(phone, now)
+        except DeviceError as error:
+            if phone.fault is None or phone.fault.what != error.what:
+                log.warning("%s is not taken for now: %s", phone.serial, error.what)
+            phone.fault, phone.held_until = error, now + HELD_S
+            return False
+
     def _take(self, phone: PooledPhone, now: float) -> bool:
-        """Whether this process has the phone; takes it if nobody has it."""
+        """Whether this process has the phone; takes it if nobody has it. Raises DeviceError as `Leases.take` does."""
         if phone.hold is not None:
             return True
         if now < phone.held_until:

@@ -7,36 +7,27 @@ first look notes what it saw in a file beside the phone's lock, and a later one 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from contextlib import suppress
 
 from distrl.birth import boot_id
 from distrl.device.leases import Leases, key_of
-from distrl.device.phone_lease import awake_or_not
 
 SUFFIX = ".seen"
 
 
-class Sightings:
-    """clock: seconds since the boot."""
-
-    def __init__(self, leases: Leases, clock: Callable[[], float] = awake_or_not) -> None:
-        self._leases = leases
-        self._clock = clock
-
-    def unchanged_s(self, serial: str, name: str) -> float:
-        """For how many seconds the phone's lease has had this name, by the looks so far: 0 at the first one, and where
-        nothing can be noted."""
-        file, now = self._leases.file(key_of(serial), SUFFIX), self._clock()
-        with suppress(OSError, ValueError):
-            seen, boot, since = file.read_text("utf-8").splitlines()
-            if (seen, boot) == (name, boot_id()):
-                return now - float(since)
-        made = file.with_name(f"{file.name}-{secrets.token_hex(8)}")
-        with suppress(OSError):
-            try:
-                made.write_text(f"{name}\n{boot_id()}\n{now}\n", "utf-8")
-                made.replace(file)  # never through a link that another user put there
-            finally:
-                made.unlink(missing_ok=True)
-        return 0.0
+def unchanged_s(leases: Leases, serial: str, name: str, now: float) -> float:
+    """For how many seconds the phone's lease has had this name, by the looks so far: 0 at the first one, and where
+    nothing can be noted. now: seconds since the boot."""
+    file = leases.file(key_of(serial), SUFFIX)
+    with suppress(OSError, ValueError):
+        seen, boot, since = file.read_text("utf-8").splitlines()
+        if (seen, boot) == (name, boot_id()):
+            return now - float(since)
+    made = file.with_name(f"{file.name}-{secrets.token_hex(8)}")
+    with suppress(OSError):
+        try:
+            made.write_text(f"{name}\n{boot_id()}\n{now}\n", "utf-8")
+            made.replace(file)  # never through a link that another user put there
+        finally:
+            made.unlink(missing_ok=True)
+    return 0.0

@@ -21,7 +21,7 @@ from distrl.chat import message as say
 from distrl.chat.answer import Message
 from distrl.judge.marks import marked
 from distrl.judge.question import answered
-from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Trajectory
+from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Step, Trajectory
 
 ASKED: Final = frozenset({ActionKind.TAP, ActionKind.SWIPE, ActionKind.TYPE, ActionKind.ENTER})
 """Not asked about: BACK and HOME are always possible, COMPLETE sends nothing, INVALID is not an action."""
@@ -68,7 +68,7 @@ def to_be_judged(trajectory: Trajectory) -> Sequence[tuple[int, Step, ObjectRef]
     Not those of a trajectory that is not learned from, not those held back (the next screen shows where the phone was
     brought back to), and not those without a next screen. None where there is no step.
     """
-    if trajectory.outcome not in (Outcome.SUCCESS, Outcome.FAILURE) or not trajectory.steps:
+    if not trajectory.outcome.is_known or not trajectory.steps:
         return ()
     after = [*(step.screenshot for step in trajectory.steps[1:]), trajectory.final_screenshot]
     return tuple(

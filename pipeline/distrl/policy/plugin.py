@@ -1,15 +1,17 @@
 """The code of a package that brings a family of policies: what names it, so that an edit shows where it may matter.
 
-What such a package imports of other ones is not in, nor what of it is no Python source.
+In are all files of its distribution; of one that is installed as editable, which does not list them, those of the
+package. What it imports of other distributions is not.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points, packages_distributions, version
-from pathlib import Path
+from importlib.metadata import Distribution, distribution, entry_points, packages_distributions
+from pathlib import Path, PurePath
 from typing import Final
 
 from distrl.config import PolicySettings
@@ -18,6 +20,11 @@ from distrl.policy.registry import GROUP, package_of
 OURS: Final = __name__.partition(".")[0]
 SHOWN: Final = 12
 """Hex digits of a digest in what names a package."""
+SOURCES: Final = " (sources "
+"""Before the digest in what earlier software has recorded. It was of Python sources alone, so it compares with none."""
+METADATA: Final = (".dist-info", ".egg-info")
+EDITABLE: Final = ("__editable__", "_editable_impl_")
+"""How the files begin that point to the sources of an editable install. They hold paths of one machine."""
 
 
 def plugin_code(policy: PolicySettings) -> str | None:
@@ -28,23 +35,75 @@ def plugin_code(policy: PolicySettings) -> str | None:
 
 
 def named_code(package: str) -> str:
-    """The distributions of a package with their versions, and a digest of its sources."""
-    # both, as the list of a distribution that is installed as editable has no packages
-    families = [each for each in entry_points(group=GROUP) if each.module.partition(".")[0] == package]
-    names = {each.dist.name for each in families if each.dist}
-    names.update(packages_distributions().get(package, ()))
-    versions = [f"{name} {version(name)}" for name in sorted(names)]
-    return f"{', '.join(versions or [package])} (sources {sources_sha256(package)[:SHOWN]})"
+    """The distributions of a package with their versions, and a digest of their files."""
+    versions = [f"{each.name} {each.version}" for each in _distributions(package)]
+    return f"{', '.join(versions or [package])} (files {files_sha256(package)[:SHOWN]})"
+
+
+@cache
+def files_sha256(package: str) -> str:
+    """sha256 (hex) over the files of a package's distributions, the same wherever they are installed. They are read
+    once: a process goes on with what it imported, whatever becomes of the files."""
+    total = hashlib.sha256()
+    for name, file in sorted(_files(package).items()):
+        total.update(f"{name}\n".encode())
+        total.update(_content_sha256(file))
+    return total.hexdigest()
 
 
 @cache
 def sources_sha256(*packages: str) -> str:
-    """sha256 (hex) over the sources of these packages. They are read once: a process goes on with what it imported,
-    whatever becomes of the files."""
+    """sha256 (hex) over the Python sources of these packages, read once."""
     total = hashlib.sha256()
-    for package in map(import_module, packages):
-        for root in map(Path, getattr(package, "__path__", [package.__file__])):
+    for package in packages:
+        for root in _roots(package):
             for file in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
                 total.update(f"{root.name}/{file.relative_to(root)}\n".encode())
-                total.update(hashlib.sha256(file.read_bytes()).digest())
+                total.update(_content_sha256(file))
     return total.hexdigest()
+
+
+def _distributions(package: str) -> Sequence[Distribution]:
+    """Those that a package belongs to, by name."""
+    # both, as the list of a distribution that is installed as editable has no packages
+    families = [each for each in entry_points(group=GROUP) if each.module.partition(".")[0] == package]
+    names = {each.dist.name for each in families if each.dist}
+    names.update(packages_distributions().get(package, ()))
+    return [distribution(name) for name in sorted(names)]
+
+
+def _files(package: str) -> dict[str, Path]:
+    """Name -> place. Those that the distributions list, and the package's own where it is imported from elsewhere."""
+    found = {
+        file.as_posix(): place
+        for each in _distributions(package)
+        for file in each.files or ()
+        if _counts(file) and (place := Path(str(file.locate()))).is_file()
+    }
+    listed = tuple(found.values())
+    for root in _roots(package):
+        if not any(file.is_relative_to(root) for file in listed):
+            for file in root.rglob("*") if root.is_dir() else [root]:
+                name = file.relative_to(root.parent)
+                if _counts(name) and file.is_file():
+                    found[name.as_posix()] = file
+    return found
+
+
+def _counts(file: PurePath) -> bool:
+    """Whether a file says what the code does: no cache, no metadata of the installation, no script outside of the
+    packages, which names the interpreter of its machine. file: by its place among the packages."""
+    first = file.parts[0]
+    points = len(file.parts) == 1 and (file.suffix == ".pth" or first.startswith(EDITABLE))
+    hidden = any(part.startswith(".") or part == "__pycache__" for part in file.parts)
+    return not (points or hidden or file.is_absolute() or first.endswith(METADATA) or file.suffix == ".pyc")
+
+
+def _roots(package: str) -> list[Path]:
+    module = import_module(package)
+    return [Path(each) for each in getattr(module, "__path__", [module.__file__])]
+
+
+def _content_sha256(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").digest()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from distrl.accelerator import device_of
-from distrl.config import Config
+from distrl.config import Config, PolicySettings
 from distrl.errors import ConfigError, PolicyError
 from distrl.policy.protocol import Tokenizer
 from distrl.policy.recurrent_q.tokenizer import GridTokenizer
@@ -69,7 +69,7 @@ def served(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
     """
     from distrl.policy.vlm.chat import ChatForm
 
-    tokenizer = served_tokenizer(config)
+    tokenizer = served_tokenizer(config.policy, tokenizer_of(config.policy))
     refuse_ladder(sampling, tokenizer)
     base = base_sha256(config.policy)
     policy = ServedPolicy(ChatForm(tokenizer), config.policy, base, config.run, sampling=sampling)
@@ -80,15 +80,14 @@ def served(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
         policy.leave()
 
 
-def served_tokenizer(config: Config) -> VlmTokenizer:
-    """That of the base model. Raises ConfigError for one that no server serves."""
+def served_tokenizer(policy: PolicySettings, tokenizer: Tokenizer) -> VlmTokenizer:
+    """`tokenizer`, which is that of the base model. Raises ConfigError for one that no server serves."""
     from distrl.policy.vlm.tokenizer import VlmTokenizer
 
-    tokenizer = tokenizer_of(config.policy)
     if not isinstance(tokenizer, VlmTokenizer):
         raise ConfigError(
             "policy.server.endpoint",
-            f"{config.policy.base_model} is no vision-language model, which alone are served",
+            f"{policy.base_model} is no vision-language model, which alone are served",
             "unset it, or name one in policy.base_model",
         )
     return tokenizer

@@ -40,7 +40,7 @@ class Attempts:
 
     def add(self, task: Task, outcome: Outcome) -> None:
         """Count one attempt, unless it was not judged or was interrupted."""
-        if outcome not in (Outcome.SUCCESS, Outcome.FAILURE):
+        if not outcome.is_known:
             return
         key = _key(task)
         known = self._failed.get(key, _named(task))

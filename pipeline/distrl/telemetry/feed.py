@@ -16,7 +16,7 @@ from distrl.broker.group import uncommitted
 from distrl.broker.packed_state import unpack
 from distrl.broker.reader import LogReader, RawRecord, decoded, retained
 from distrl.broker.snapshots import most_ids, restored, starts
-from distrl.clock import SYSTEM_CLOCK
+from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import Config
 from distrl.errors import WireError
 from distrl.telemetry.view import RunStatus, RunView
@@ -38,6 +38,11 @@ were silent before come from a snapshot."""
 SLICE_S = 0.05
 """Wait on one topic before the next; four of these are the view's delay."""
 
+LATE_S = 1.0
+"""How much later than it should a heartbeat may come that is waited for."""
+CLOCK_OFF_S = 5.0
+"""A clock that is off by so much is worth a word: a process is silent after 20 s."""
+
 OnRead = Callable[[int, int], None]
 """Called while the log is read at the start, with how many records were read, and an upper bound of how many there
 are."""
@@ -46,8 +51,13 @@ are."""
 class RunFeed:
     """Follows a run's topics. Use as a context manager; close ends its readers."""
 
-    def __init__(self, config: Config, on_read: OnRead | None = None) -> None:
-        self._config = config
+    def __init__(self, config: Config, on_read: OnRead | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._config, self._clock = config, clock
+        self._ahead_ms: int | None = None
+        """This machine's clock less the broker's, or more: the least by which a new heartbeat was older when it came.
+        None before one has come."""
+        self._least_ahead_ms = 0
+        """The same, or less: by how much one is older than `_begun_ms`."""
         found = restored(config, [topic for topic in WATCHED if topic != HEARTBEATS], view_of)
         self._view, snapshot = found or (RunView(), None)
         with ExitStack() as opened:  # closes the open readers if a later topic cannot be read
@@ -63,6 +73,13 @@ class RunFeed:
                     read += len(batch)
                     if on_read is not None:
                         on_read(read, whole)
+            self._begun_ms = self._clock.now_ms()
+            """When the start was read, and the end of the heartbeats was asked for again. New ones are at or behind
+            that end, so were appended later. Those that came while the start was read are as old as that took long."""
+            (self._beats,) = (reader for reader, record in self._readers if record is Heartbeat)
+            self._beats.ask_ends()
+            for batch in self._beats.to_end():
+                self._take(batch, Heartbeat)
             self._open = opened.pop_all()
 
     def __enter__(self) -> RunFeed:
@@ -78,16 +95,55 @@ class RunFeed:
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0 and not (stop and stop.is_set()):
             for reader, record in self._readers:
-                self._take(reader.read(min(SLICE_S, left)), record)
+                batch = reader.read(min(SLICE_S, left))
+                self._take(batch, record)
+                if record is Heartbeat:
+                    self._compare(batch)
+
+    def listen(self) -> None:
+        """Wait for a new heartbeat, no longer than one takes, where a clock that is off would explain what is seen:
+        that nobody is alive, or that records are of the future."""
+        until = time.monotonic() + self._config.worker.heartbeat_s + LATE_S
+        while self._ahead_ms is None and self._is_doubtful() and time.monotonic() < until:
+            self.wait(len(self._readers) * SLICE_S)
+        if self._ahead_ms is not None:  # a heartbeat that came late must not make dead processes alive
+            self._ahead_ms = min(self._ahead_ms, self._least_ahead_ms)
+
+    def _is_doubtful(self) -> bool:
+        """Asks the view for processes: a status leaves out those that a clock far ahead takes for forgotten."""
+        return self._view.processes > 0 and (not self.status().heard() or self.ahead_s <= -CLOCK_OFF_S)
+
+    def _compare(self, beats: Sequence[RawRecord]) -> None:
+        """This machine's clock with the broker's, by heartbeats as they come."""
+        ends = self._beats.ends
+        new = [raw.timestamp for raw in beats if raw.position.offset >= ends[raw.position.partition]]
+        if new:
+            age = self._clock.now_ms() - max(new)
+            self._ahead_ms = age if self._ahead_ms is None else min(age, self._ahead_ms)
+            self._least_ahead_ms = max(self._least_ahead_ms, self._begun_ms - min(new))
+
+    @property
+    def ahead_s(self) -> float:
+        """How far this machine's clock is ahead of the broker's, at least, or, below 0, behind it.
+
+        That a heartbeat was old when it came is no proof that it is ahead, as a frozen broker delivers late. That one
+        was appended after `_begun_ms`, with an earlier time, is.
+        """
+        most = self._clock.now_ms() - self._view.newest if self._ahead_ms is None else self._ahead_ms
+        return min(most, self._least_ahead_ms) / 1000
+
+    def _now_ms(self) -> int:
+        """The broker's time, as far as records tell it."""
+        return max(self._clock.now_ms() - (self._ahead_ms or 0), self._view.newest)
 
     def status(self) -> RunStatus:
-        return self._view.status(SYSTEM_CLOCK.now_ms())
+        return self._view.status(self._now_ms())
 
     def progress(self) -> RunProgress:
         """Raises BrokerError."""
         waiting = [raw for raw in uncommitted(self._config) if not self._view.finished(raw_key(raw))]
         since = max(self._view.last_trajectory, min((raw.timestamp for raw in waiting), default=0))
-        now = SYSTEM_CLOCK.now_ms()
+        now = self._now_ms()
         return RunProgress(
             Counter(raw.position.partition for raw in waiting), (now - since) / 1000, self._view.status(now).heard()
         )

@@ -10,7 +10,7 @@ from distrl.broker.connect import admin
 from distrl.broker.topic_admin import partition_count
 from distrl.broker.topics import topic_name
 from distrl.config import Config
-from distrl.telemetry.feed import RunFeed, RunProgress
+from distrl.telemetry.feed import CLOCK_OFF_S, RunFeed, RunProgress
 from distrl.telemetry.stalls import STALLED_HINT, limits, phones_answering, stalled
 from distrl.types import Heartbeat
 
@@ -29,12 +29,22 @@ class FleetFinding:
 
 
 def fleet_findings(config: Config, feed: RunFeed) -> list[FleetFinding]:
-    """Empty if there is no recent heartbeat of a worker or feeder. Raises BrokerError."""
-    progress = feed.progress()
+    """No more than that a clock is off if there is no recent heartbeat of a worker or feeder. Raises BrokerError."""
+    progress, clock = feed.progress(), clock_findings(feed.ahead_s)
     if not any(beat.role in ("worker", "feeder") for beat in progress.beats):
-        return []
+        return clock
     partitions = partition_count(admin(config.kafka), config, topic_name(config.run, "tasks"), "see its partitions")
-    return findings_of(config, progress, partitions)
+    return clock + findings_of(config, progress, partitions)
+
+
+def clock_findings(ahead_s: float) -> list[FleetFinding]:
+    """Empty where this machine's clock agrees with the broker's. ahead_s: as RunFeed has it."""
+    if abs(ahead_s) < CLOCK_OFF_S:
+        return []
+    where = "ahead of" if ahead_s > 0 else "behind"
+    detail = f"this machine's is at least {abs(ahead_s):.0f} s {where} the broker's"
+    hint = "set both by NTP: where no new record shows the broker's time, who is silent is not known"
+    return [FleetFinding("clock", False, detail, hint)]
 
 
 def findings_of(config: Config, progress: RunProgress, partitions: int) -> list[FleetFinding]:

@@ -210,6 +210,7 @@ METRICS: Final[dict[str, Metric]] = {
     ),
     # evaluator
     "evaluated": Metric("episodes evaluated since the process started", EVALUATOR, kind=COUNTER),
+    "evaluation_tasks": Metric("tasks that it evaluates each version on", EVALUATOR),
     "evaluation_success": Metric("success of the version evaluated last", EVALUATOR, unit=RATIO, labels=("suite",)),
     # demonstrator
     "demonstrations": Metric("demonstrations published since the process started", DEMONSTRATOR, kind=COUNTER),

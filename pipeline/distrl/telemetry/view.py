@@ -137,6 +137,11 @@ class RunView:
         return task_id in self._seen
 
     @property
+    def newest(self) -> int:
+        """The latest time of a record by the broker's clock, ms since the epoch; 0: there is none."""
+        return self._now
+
+    @property
     def processes(self) -> int:
         """How many there are, silent ones too."""
         return len(self._beats)
@@ -181,7 +186,7 @@ class RunView:
     def _evaluation(self, evaluation: Evaluation) -> None:
         """Counts like the report: only the first record of a task, and only with a known outcome."""
         record = evaluation.trajectory
-        if record.outcome in (Outcome.SUCCESS, Outcome.FAILURE):
+        if record.outcome.is_known:
             agent = evaluation.version_sha256 if evaluation.version < 0 else ""
             score = self._scores.setdefault((evaluation.version, agent, record.task.split), Score())
             if score.seen.add(record.task_id):
@@ -194,7 +199,7 @@ class RunView:
         _append(self._finished, appended_at, RATE_KEPT)
         self._outcomes[record.outcome.value] = self._outcomes.get(record.outcome.value, 0) + 1
         self._attempts.add(record.task, record.outcome)
-        if record.outcome in (Outcome.SUCCESS, Outcome.FAILURE):
+        if record.outcome.is_known:
             _append(self._recent, record.outcome is Outcome.SUCCESS, SUCCESS_WINDOW)
         if record.steps and not record.is_expert:
             oldest = min(step.version for step in record.steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -383,4 +384,8 @@ def test_what_is_there_of_an_interrupted_copy_is_removed_by_the_command_that_a_s
     assert {topic: held(run, topic) for topic in before} == before
     done = copied(run, other, tmp_path)
     assert done.returncode == 0, done.stderr
+    sent = re.search(r"records and (\d+) objects", done.stdout)
+    assert sent is not None
+    own = sum(1 for _ in open_store(other.store).list("runs/"))
+    assert int(sent.group(1)) == own, "adapters and screenshots lay there from the first time on"
     assert f"folded there from the newest checkpoint: {UPDATES} updates, bit for bit" in done.stdout

@@ -22,6 +22,20 @@ def test_an_object_that_is_damaged_or_gone_does_not_end_the_copy(tmp_path: Path)
     assert to.get(whole) == b"whole"
 
 
+def test_what_lies_there_already_is_not_sent_again(tmp_path: Path) -> None:
+    source, to = DirectoryStore(tmp_path / "source"), DirectoryStore(tmp_path / "to")
+    refs = [source.put("screenshots", name, "png", "2026-01-31") for name in (b"home", b"mail", b"clock")]
+    with copy._Objects(source, to) as first:
+        first._copy(refs[:2])
+    before = {ref.key: (tmp_path / "to" / ref.key).stat() for ref in refs[:2]}
+    with copy._Objects(source, to) as again:
+        again._copy(refs[:1])
+        again._copy(refs)
+    assert (again.copied, again.missing) == (1, 0)
+    assert {key: (tmp_path / "to" / key).stat() for key in before} == before
+    assert [to.get(ref) for ref in refs] == [b"home", b"mail", b"clock"]
+
+
 def test_a_record_with_a_wrong_size_keeps_no_object_out_of_the_copy(tmp_path: Path) -> None:
     source, to = DirectoryStore(tmp_path / "source"), DirectoryStore(tmp_path / "to")
     ref = source.put("screenshots", b"home", "png")

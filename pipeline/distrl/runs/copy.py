@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +63,7 @@ OnTopic = Callable[[str, int], None]
 class Copied:
     records: int
     objects: int
+    """Those that were not there yet."""
     missing: int
     """Objects that records name and the store no longer has, or not as they were recorded."""
 
@@ -214,12 +215,14 @@ def _part(source: Config, mirror: Mirror, objects: _Objects, on_topic: OnTopic, 
 
 
 class _Objects:
-    """Copies objects, each once."""
+    """Copies objects, each once; not those that lie there already, as after a copy that was interrupted and removed."""
 
     def __init__(self, source: ObjectStore, to: ObjectStore) -> None:
         self._from, self._to = source, to
         self._pool = ThreadPoolExecutor(AT_ONCE)
         self._known = KeySet()
+        self._looked_into = set[str]()
+        """Folders there whose objects are in `_known`."""
         self.copied = self.missing = 0
 
     def __enter__(self) -> _Objects:
@@ -245,11 +248,19 @@ class _Objects:
                 self._to.put_named(key, data)
                 self.copied += 1
 
-    def _copy(self, refs: Iterable[ObjectRef]) -> None:
+    def _copy(self, refs: Sequence[ObjectRef]) -> None:
+        self._look_into({ref.key.rpartition("/")[0] for ref in refs})
         fresh = [ref for ref in refs if self._known.add(ref.key)]
         for done in self._pool.map(self._copy_one, fresh):
             self.copied += done
             self.missing += not done
+
+    def _look_into(self, folders: Set[str]) -> None:
+        """Note what lies there. A key has the sha256 of its object, which a store takes whole or not at all."""
+        for folder in sorted(folders - self._looked_into - {""}):
+            for key in listed(self._to, f"{folder}/"):
+                self._known.add(key)
+        self._looked_into |= folders
 
     def _copy_one(self, ref: ObjectRef) -> bool:
         data = self._from.get_named(ref.key)  # whatever size this record says: another may say the right one

@@ -297,7 +297,7 @@ def refuse_idle_ranks(config: Config, world: int) -> None:
     if world > shards:
         raise ConfigError(
             "learner.shards",
-            f"a minibatch has {shards} {'shards' if shards > 1 else 'shard'} to deal, and there are {world} ranks",
+            f"a minibatch has {shards} {'shards' if shards > 1 else 'shard'}, and there are {world} ranks",
             f"begin the run with learner.shards={world} or more (it belongs to the run, and changes its last bits), or "
             f"start at most {shards} with learner.ranks or torchrun",
         )

@@ -158,7 +158,7 @@ def test_without_the_extra_the_setting_is_refused(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ConfigError) as refused:
         sent_as(settings("http://127.0.0.1:1"))
     assert refused.value.where == "kafka.framing"
-    assert "distrl[registry]" in refused.value.hint
+    assert "'.[registry]'" in refused.value.hint
 
 
 @pytest.mark.parametrize("schema", catalogue().by_fingerprint.values(), ids=str)

@@ -168,7 +168,7 @@ def test_a_variable_with_one_underscore_is_named_with_the_form_that_it_has_to_ha
         ("kafka.security_protocol=SSL kafka.ssl_ca=/no/such/ca.pem", "kafka.ssl_ca: /no/such/ca.pem is no file"),
         ("feeder.tasks=/no/such/list.jsonl", "feeder.tasks: /no/such/list.jsonl is no file"),
         ("feeder.suite=shop", "feeder.suite: "),
-        ("learner.ranks=4 learner.shards=2", "learner.shards: a minibatch has 2 shards to deal, and there are 4 ranks"),
+        ("learner.ranks=4 learner.shards=2", "learner.shards: a minibatch has 2 shards, and there are 4 ranks"),
         (
             f"{SERVED} worker.temperature=0.001",
             "worker.temperature: is 0.001, and a server draws at no less than 0.01",

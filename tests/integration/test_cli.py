@@ -243,7 +243,9 @@ def test_a_dry_run_shows_actions_and_touches_neither_the_phone_nor_the_run(
     try:
         assert child.stdout is not None
         lines = [child.stdout.readline() for _ in range(3)]
-        assert lines[0] == f"version 0 on {session.serial}; nothing is sent to it\n", (tmp_path / "log").read_text()
+        assert lines[0] == f"version 0 on {session.serial}; it is looked at and does nothing\n", (
+            tmp_path / "log"
+        ).read_text()
         assert lines[1] == "task: turn on \\x1b[31mwifi\n"
         assert lines[2].startswith('step 0, com.sim.launcher: "action_type": ')
         assert truth(session) == before

@@ -231,7 +231,7 @@ def test_without_the_extra_a_set_endpoint_is_refused(monkeypatch: pytest.MonkeyP
     with pytest.raises(ConfigError) as refused, tracing(traced_by("http://here:4318"), "worker", "w"):
         pass
     assert refused.value.where == "tracing.endpoint"
-    assert "distrl[otel]" in refused.value.hint
+    assert "'.[otel]'" in refused.value.hint
 
 
 NOTHING_NEW = """

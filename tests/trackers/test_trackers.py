@@ -282,9 +282,9 @@ def test_a_library_that_is_missing_is_named_with_what_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, hint in (
-        ("wandb", r"pip install 'distrl\[wandb\]'"),
-        ("tensorboard", r"pip install 'distrl\[tensorboard\]'"),
-        ("mlflow", r"pip install 'distrl\[mlflow\]'"),
+        ("wandb", r"pip install -e '\.\[wandb\]'"),
+        ("tensorboard", r"pip install -e '\.\[tensorboard\]'"),
+        ("mlflow", r"pip install -e '\.\[mlflow\]'"),
         ("trackio", r"in an environment of its own, as docs/trackers\.md says"),  # it wants an older Pillow
     ):
         for loaded in [each for each in sys.modules if each.split(".")[0] == name or each.endswith(f".to_{name}")]:

@@ -50,7 +50,7 @@ def _registered(url: str, user: str | None, password: str | None, ca: str | None
         raise ConfigError(
             "kafka.framing",
             f"is confluent, and {missing.name} is not installed",
-            "install the extra (`pip install 'distrl[registry]'`), or set kafka.framing=none",
+            "install the extra (`pip install -e '.[registry]'` in the checkout), or set kafka.framing=none",
         ) from None
     settings: dict[str, Any] = {"url": url, "timeout": REQUEST_TIMEOUT_S}
     if user is not None:

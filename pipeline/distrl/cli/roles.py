@@ -50,8 +50,9 @@ def worker(
         bool,
         typer.Option(
             "--dry-run",
-            help="Show what the newest policy would do on one phone, as it stands. Nothing is sent to it, no task is "
-            "taken, nothing is recorded. Each new screen that a person brings up is decided on.",
+            help="Show what the newest policy would do on one phone, as it stands. It is leased and looked at "
+            "and does nothing; no task is taken, nothing is recorded. Each new screen that a person brings up is "
+            "decided on.",
         ),
     ] = False,
     instruction: Annotated[

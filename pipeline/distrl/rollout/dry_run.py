@@ -1,4 +1,4 @@
-"""A dry run: shows what the policy would do on a real phone, and sends the phone nothing.
+"""A dry run: shows what the policy would do on a real phone, and does none of it.
 
 The phone is not reset, since a reset clears data. A person carries out what is shown, or something else; the policy
 decides on each new screen, taking the actions shown before as done. Nothing is published or stored, no consumer group
@@ -68,7 +68,7 @@ def run_dry(config: Config, instruction: str | None, stop: threading.Event, repo
         ):
             if session is None:
                 return
-            report(f"version {version.version} on {session.serial}; nothing is sent to it")
+            report(f"version {version.version} on {session.serial}; it is looked at and does nothing")
             report(f"task: {task.instruction}")
             show(
                 task, ReadOnlySession(session, PackageAllowList(session, config.devices)), policy.decider, stop, report

@@ -1,7 +1,8 @@
 """The folders of the store: what lies in each, and which are a run's own.
 
 A run's own folder has the run in its path, so that a role may be given the objects of one run and of no other
-(distrl/rights). Objects under `screenshots/` and `verdicts/` alone are of runs that were begun before that.
+(distrl/rights). Objects that lie in `screenshots/`, `adapters/` and `verdicts/` themselves are of runs that were begun
+before that.
 """
 
 from __future__ import annotations

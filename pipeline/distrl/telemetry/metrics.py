@@ -130,7 +130,9 @@ METRICS: Final[dict[str, Metric]] = {
     "duplicates": Metric("records of a task id that the log already held, skipped", LEARNER, kind=COUNTER),
     "buffer": Metric("transitions in the replay buffer", LEARNER),
     "trajectories": Metric("trajectories in the last update's window", LEARNER),
-    "skipped": Metric("of those, not learned from: interrupted, unjudged, empty or unreadable", LEARNER),
+    "skipped": Metric(
+        "of those, not learned from: interrupted, unjudged, empty, malformed or refused by the algorithm", LEARNER
+    ),
     "window_lag_mean": Metric("versions that those were behind when their update was journalled, mean", LEARNER),
     "window_lag_max": Metric("the same of the one that was most behind; see feeder.max_lag", LEARNER),
     "window_age_seconds": Metric(

@@ -100,7 +100,7 @@ def tracing(config: Config, role: str, process: str) -> Iterator[Tracer]:
         raise ConfigError(
             "tracing.endpoint",
             f"is set, and {missing.name} is not installed",
-            "install the extra (`pip install 'distrl[otel]'`), or unset tracing.endpoint",
+            "install the extra (`pip install -e '.[otel]'` in the checkout), or unset tracing.endpoint",
         ) from None
     with OtelTracer(config, role, process, config.tracing.endpoint) as tracer:
         yield tracer

@@ -16,7 +16,7 @@ DEFAULT: Final = "files"
 PRIVATE: Final = MappingProxyType({"MLFLOW_DISABLE_TELEMETRY": "true", "WANDB_ERROR_REPORTING": "false"})
 """Unless they are set: what the libraries tell their makers besides what they are asked to. They read it at import."""
 
-INSTALL: Final = "install the extra (`pip install 'distrl[{}]'`)"
+INSTALL: Final = "install the extra (`pip install -e '.[{}]'` in the checkout)"
 INSTALL_TRACKIO: Final = (
     "install it in an environment of its own, as docs/trackers.md says: here it would replace Pillow by an older one, "
     "under which a policy sees other screens"

@@ -268,9 +268,9 @@ def test_on_a_terminal_the_view_is_drawn_for_its_size(config: Config, folder: Pa
     looks = iter([5.0, 5.0, 0.0])
     console = Console(file=out, force_terminal=True, width=60, height=16)
     with running(config, folder) as roles:
-        watch(config, roles, console, lambda: next(looks), "Ctrl-C stops, `make demo` continues")
+        watch(config, roles, console, lambda: next(looks), "Ctrl-C stops, the same command continues")
     assert f"DistRL run {config.run}" in out.getvalue()
-    assert "5 s left; Ctrl-C stops, `make demo` continues" in out.getvalue()
+    assert "5 s left; Ctrl-C stops, the same command continues" in out.getvalue()
 
 
 def test_a_run_whose_time_is_spent_starts_nobody_and_says_how_to_go_on(config: Config, folder: Path) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 NOW_MS = 100_000
-FOOTER = "1234 s left; Ctrl-C stops, `make demo` continues"
+FOOTER = "1234 s left; Ctrl-C stops, the same command continues"
 PROCESSES = ("evaluator-0", "feeder", "learner", "worker-0", "worker-1")
 
 

@@ -94,7 +94,7 @@ def _train(
     placement = placed(settings, console, workers, own=True, evaluation=evaluation)
     start_all(roles, placement)
     try:
-        footer = "Ctrl-C stops, `make demo` continues"
+        footer = "Ctrl-C stops, the same command continues"
         watch(settings, roles, console, seconds_left, footer)
     finally:
         save()

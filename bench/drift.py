@@ -61,6 +61,7 @@ def main() -> None:
         table.add_row(f"{generation}: {CHANGES[generation]}", *cells)
     console.print(table)
     if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(measured, indent=1))
 
 

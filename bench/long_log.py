@@ -322,6 +322,7 @@ def measure(given: argparse.Namespace) -> Mapping[str, float]:
                         figures[f"{count:,}: {title}, {kind}: {key}"] = figure
                 figures[f"{count:,}: {title}: ratio"] = whole[name]["seconds"] / resumed[name]["seconds"]
     if given.plot is not None:
+        given.plot.parent.mkdir(parents=True, exist_ok=True)
         given.plot.write_text(_growth(points))
     return figures
 

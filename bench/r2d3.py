@@ -95,6 +95,7 @@ def main() -> None:
     console.print(table(found))
     if options.json:
         shown: dict[str, Any] = {"chance": chance, "results": [asdict(each) for each in found]}
+        options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(shown, indent=1) + "\n")
 
 

@@ -53,6 +53,7 @@ def main() -> None:
         )
     console.print(table)
     if given.json:
+        given.json.parent.mkdir(parents=True, exist_ok=True)
         given.json.write_text(json.dumps(found, indent=1))
 
 

@@ -225,6 +225,7 @@ def main() -> None:
                 for name, value in found.items():
                     console.print(f"{length:,}: {title}: {name}: {value:.3g}")
         if given.json:
+            given.json.parent.mkdir(parents=True, exist_ok=True)
             given.json.write_text(json.dumps(figures, indent=1))
 
 

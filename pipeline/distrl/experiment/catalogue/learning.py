@@ -135,7 +135,7 @@ LEARNERS: Final = (
     ),
     Experiment(
         "components-lag",
-        "A-RIDE whole, without prioritised replay and without Retrace, on data that is four times as old in versions",
+        "A-RIDE whole, without prioritised replay and without Retrace, on data that is more versions old",
         f"{LEARNING} Here an update folds {PHONES // SMALLER}, and takes a quarter of the time.",
         _components_lag,
         until(3600.0, 24_000.0),

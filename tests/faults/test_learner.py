@@ -288,7 +288,7 @@ def test_a_record_whose_object_is_gone_for_good_is_skipped_and_the_run_goes_on_w
     at = run.publish("trajectories", whole.task_id, gone)
     run.record(trajectories=2 * PER_UPDATE)
     learner = run.roles["learner"]
-    command = f"distrl skip trajectories/0/{at} --reason"
+    command = f"distrl skip trajectories/0/{at} --run {run.config.run} --reason"
     run.until("the learner to name the command", lambda: command in " ".join(learner.said().split()))
     assert len(run.updates()) == WARMUP + 2, "it waits in the update that is journalled"
     assert run.start("skip", "skip", f"trajectories/0/{at}", "--reason", "lost with a disk").wait() == 0

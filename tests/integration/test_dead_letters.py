@@ -460,7 +460,7 @@ def test_of_two_retries_at_once_the_earlier_is_fenced_and_no_record_is_published
     monkeypatch.setattr(retrying, "this_process", iter(["the second"] * 2 + ["the first"] * 9).__next__)
     with pytest.raises(FencedError, match=r"another `distrl dlq retry` has taken over \(the second\)") as told:
         retry(aside, config)
-    assert "`distrl dlq retry --all`" in told.value.hint
+    assert f"`distrl dlq retry --all --run {config.run}`" in told.value.hint
     assert [each.before for each in second] == [False, False]
     assert [each.before for each in retry(aside, config)] == [True, True]
     assert [raw.value for raw in read(config, "tasks")] == [encode(task(n)) for n in (1, 2, 1, 2)]

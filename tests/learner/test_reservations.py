@@ -27,6 +27,18 @@ def test_the_highest_number_is_kept_with_its_weights_and_lower_ones_go(store: Ob
     assert highest(store, "demo-2") == [FIRST]
 
 
+def test_a_version_without_an_update_before_it_is_reserved_like_any_other(
+    store: ObjectStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As version 0 is where there is no warm-up."""
+    made = Reservation(0, -1, FIRST.sha256)
+    reserve(store, "demo", made)
+    assert highest(store, "demo") == [made]
+    reserve(store, "demo", SECOND)
+    assert (highest(store, "demo"), len(list(store.list("runs/demo/")))) == ([SECOND], 1)
+    assert caplog.text == ""
+
+
 def test_a_request_that_arrives_late_lowers_no_number(store: ObjectStore) -> None:
     reserve(store, "demo", SECOND)
     reserve(store, "demo", FIRST)

@@ -23,8 +23,8 @@ def test_a_record_that_needs_it_is_named(kind: type[MissingObjectError | Corrupt
         LoggedTrajectory(LogPosition("run.trajectories", 0, 7), made),
         LoggedTrajectory(LogPosition("run.trajectories", 0, 8), other),
     ]
-    error = naming_records(kind(f"object {SCREEN.key}", "is not usable", "do this"), held)
+    error = naming_records(kind(f"object {SCREEN.key}", "is not usable", "do this"), held, "demo")
     assert type(error) is kind
     assert "needed by trajectories/0/7" in str(error)
     assert "trajectories/0/8" not in str(error)
-    assert "if it is gone for good: distrl skip trajectories/0/7 --reason WHY" in str(error)
+    assert "if it is gone for good: distrl skip trajectories/0/7 --run demo --reason WHY" in str(error)

@@ -134,6 +134,20 @@ def test_where_no_phone_is_to_be_had_it_says_so_and_once_stopped_it_tries_none(
         assert leases.holder(three.addresses[2]) == ""
 
 
+def test_where_no_lock_can_be_written_it_says_so_and_names_the_setting(
+    adb: AdbServer, three: DeviceSettings, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    nowhere = three.model_copy(update={"directory": tmp_path / "file" / "leases"})
+    with (
+        closing(DevicePool(adb, nowhere)) as pool,
+        pytest.raises(DeviceError, match="cannot be written") as refused,
+        first_free(pool, threading.Event()),
+    ):
+        raise AssertionError
+    assert refused.value.where == "devices.directory"
+
+
 def test_the_task_is_the_first_of_ones_own_list(tmp_path: Path) -> None:
     file = tmp_path / "own.jsonl"
     file.write_text('{"instruction": "call mother", "split": "train"}\n')

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import cast
 
 import pytest
 from distrl.config import Config, load
 from distrl.errors import BrokerError, ConfigError
 from distrl.runs import copy
 from distrl.runs.settings import learning_fingerprint, run_settings
-from distrl.store.objects import ObjectStore
+from distrl.store.directory import DirectoryStore
 from distrl.types import Update
 
 RUN = load(sets=["algorithm.gamma=0.9"], environ={})
@@ -32,23 +31,31 @@ def test_a_run_that_has_recorded_no_settings_is_not_copied_to_other_learning_set
 
 
 @pytest.mark.parametrize(
-    ("ids", "url", "hint"),
+    ("ids", "url", "under", "hint"),
     [
         (
             ("here", "there"),
             "file:///their own",
+            "",
             "remove it with `distrl runs rm demo --config other.yaml --set kafka.bootstrap=there:1 "
             "--set 'store.url=file:///their own'` and run this command again",
         ),
-        (("here", "there"), "file:///shared", "`distrl runs rm` would delete the checkpoints that the run has here"),
-        (("here", "here"), "file:///their own", "set kafka.bootstrap there to another broker"),
-        (("", "there"), "file:///their own", "remove it with `distrl runs rm demo "),
+        (
+            ("here", "there"),
+            "file:///shared",
+            "",
+            "`distrl runs rm` would delete the checkpoints",
+        ),
+        (("here", "there"), "file:///shared/./", "here", "`distrl runs rm` would delete the checkpoints"),
+        (("here", "here"), "file:///their own", "", "set kafka.bootstrap there to another broker"),
+        (("", "there"), "file:///their own", "", "remove it with `distrl runs rm demo "),
     ],
 )
 def test_a_broker_that_has_the_run_is_refused_with_the_command_that_removes_that_one_alone(
-    ids: tuple[str, str], url: str, hint: str, monkeypatch: pytest.MonkeyPatch
+    ids: tuple[str, str], url: str, under: str, hint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """ids: of the two topics of trajectories; empty where a broker gives none."""
+    """ids: of the two topics of trajectories; empty where a broker gives none. under: where the other store lies, if it
+    is the store here under another address."""
     here, there = (
         load(sets=[f"kafka.bootstrap={name}:1", f"store.url={store}"], environ={})
         for name, store in (("here", "file:///shared"), ("there", url))
@@ -57,7 +64,8 @@ def test_a_broker_that_has_the_run_is_refused_with_the_command_that_removes_that
     monkeypatch.setattr(copy, "run_names", lambda config: ["demo"])
     monkeypatch.setattr(copy, "admin", lambda kafka: None)
     monkeypatch.setattr(copy, "topic_id", lambda client, config, topic: by_broker[config.kafka.bootstrap])
-    stores = cast(ObjectStore, None)
+    store, other = DirectoryStore(tmp_path / "here"), DirectoryStore(tmp_path / (under or "there"))
     with pytest.raises(BrokerError, match=re.escape("is at the broker there:1 already")) as refused:
-        copy.copy(here, stores, there, stores, lambda topic, count: None, to_file=Path("other.yaml"))
+        copy.copy(here, store, there, other, lambda topic, count: None, to_file=Path("other.yaml"))
     assert hint in refused.value.hint
+    assert [*store.list(""), *other.list("")] == []

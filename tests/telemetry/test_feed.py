@@ -11,7 +11,7 @@ from distrl.broker.reader import RawRecord
 from distrl.clock import Clock
 from distrl.config import Config, load
 from distrl.telemetry import feed as module
-from distrl.telemetry.feed import HEARTBEATS, RunFeed
+from distrl.telemetry.feed import AGES, HEARTBEATS, RunFeed
 from distrl.telemetry.fleet import clock_findings
 from distrl.types import Heartbeat, LogPosition
 from distrl.wire.codec import encode
@@ -154,6 +154,18 @@ def test_who_follows_on_sees_by_the_newest_heartbeats_who_is_alive(config: Confi
     with RunFeed(config, clock=Clock(now=lambda: (world.now + world.ahead) / 1000)) as feed:
         feed.wait(0.1)
         assert [each.process for each in feed.status().heard()] == ["w"]
+
+
+def test_a_clock_that_is_set_right_meanwhile_is_taken_for_right_again(config: Config, world: World) -> None:
+    world.beat()
+    world.later, world.ahead = [(5_000, 0, "w")] * 4 * AGES, -60_000
+    with RunFeed(config, clock=Clock(now=lambda: (world.now + world.ahead) / 1000)) as feed:
+        feed.wait(0.1)
+        assert (feed.ahead_s, bool(world.later)) == (-60, True)
+        world.ahead = 0
+        while world.later:
+            feed.wait(0.1)
+        assert (feed.ahead_s, feed.status().silent) == (0, set())
 
 
 def test_who_reported_while_the_start_was_read_is_alive_at_once(config: Config, world: World) -> None:

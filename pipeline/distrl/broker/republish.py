@@ -142,7 +142,7 @@ def _fenced(wanted: Sequence[DeadLetter], config: Config) -> FencedError:
     return FencedError(
         f"dead letters of run {config.run}",
         f"another `distrl dlq retry` has taken over ({who}); this one publishes nothing more",
-        "once the other has ended, run `distrl dlq retry --all`: nothing is published twice",
+        f"once the other has ended, run `distrl dlq retry --all --run {config.run}`: nothing is published twice",
     )
 
 

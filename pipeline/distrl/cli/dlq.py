@@ -117,7 +117,7 @@ def retry_dead_letters(
         raise BrokerError(
             f"dead letters {', '.join(refused)}",
             "were not published again, for the reasons above",
-            "`distrl dlq show OFFSET` prints their headers; choose the `run` that they belong to",
+            f"`distrl dlq show OFFSET --run {settings.run}` prints their headers; choose the run that they belong to",
         )
 
 

@@ -32,7 +32,8 @@ def skip(
     settings = run_settings(config, sets, run)
     done = leave_out(settings, place, reason)
     console.print(
-        f"{place} is left out from update {done.u} on; {done.void} updates are folded again. Start `distrl learner`.",
+        f"{place} is left out from update {done.u} on; {done.void} updates are folded again. "
+        f"Start the learner of run {settings.run}.",
         highlight=False,
         markup=False,
     )

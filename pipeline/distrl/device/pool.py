@@ -77,6 +77,8 @@ class DevicePool:
         self._stop = stop or threading.Event()
         self._recovering = threading.Semaphore(AT_ONCE)
         self._closed = False
+        self.lock_fault: DeviceError | None = None
+        """Why the lock of a phone could not be looked at; None once one was taken."""
         self._phones = {serial: PooledPhone(serial) for serial in devices.serials}
         self._phones |= {address: PooledPhone(address, over_tcp=True) for address in devices.addresses}
         emulators = fleet(server, devices, self._leases, self._stop)
@@ -224,12 +226,16 @@ class DevicePool:
         """`_take`; False, too, where the lock cannot be looked at for now, as without a free file descriptor: a worker
         that goes on with its other phones must not end for it."""
         try:
-            return self._take(phone, now)
+            taken = self._take(phone, now)
         except DeviceError as error:
+            self.lock_fault = error
             if phone.fault is None or phone.fault.what != error.what:
                 log.warning("%s is not taken for now: %s", phone.serial, error.what)
             phone.fault, phone.held_until = error, now + HELD_S
             return False
+        if taken:
+            self.lock_fault = None
+        return taken
 
     def _take(self, phone: PooledPhone, now: float) -> bool:
         """Whether this process has the phone; takes it if nobody has it. Raises DeviceError as `Leases.take` does."""

@@ -26,7 +26,7 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.versions import Lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
-from distrl.errors import DistrlError, StoreError
+from distrl.errors import BrokerError, DistrlError, StoreError
 from distrl.learner.choose_checkpoint import beyond, chain
 from distrl.learner.draws import DrawsSender
 from distrl.learner.figures import FiguresSender
@@ -199,8 +199,8 @@ class Loop:
                 continue
             if len(self._pending_log.pending) < WINDOWS_AHEAD * self._config.learner.trajectories_per_update:
                 self._intake.read(0.0)  # what is there: its screenshots come while this update is folded
-            if not self._state.u:
-                refuse_changed(self._config)
+            if not self._state.u and not self._retry(self._refuse_changed):
+                break
             skipped = self._skipped.due(watermarks)
             update = Update(
                 self._state.u,
@@ -279,7 +279,14 @@ class Loop:
                 metrics = self._leader.fold(window, update)
             self._metrics.folded(metrics, window, update)
         except (MissingObjectError, CorruptObjectError) as error:
-            raise naming_records(error, [*window, *self._state.held()]) from None
+            raise naming_records(error, [*window, *self._state.held()], self._config.run) from None
+
+    def _refuse_changed(self) -> None:
+        """`refuse_changed`; raises UnwrittenError where no broker answers, which may be back soon."""
+        try:
+            refuse_changed(self._config)
+        except BrokerError as error:
+            raise UnwrittenError(error.where, error.what, error.hint) from error
 
     def _publish(self) -> None:
         self._publisher.due(self._state)

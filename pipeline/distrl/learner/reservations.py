@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +22,9 @@ LOG = logging.getLogger("distrl.learner.reservations")
 
 DIGITS: Final = 12
 """Of a number in a name, so that names are in the order of the numbers."""
+
+NAME: Final = re.compile(rf"([0-9]{{{DIGITS}}})-(-?[0-9]{{{DIGITS - 1},{DIGITS}}})-({SHA256.pattern})")
+"""Without a warm-up version 0 is made after update -1."""
 
 EARLIER: Final = "newest-version.json"
 """Object under runs/<run>/ in which earlier software kept the highest number, with its update and sha256."""
@@ -66,11 +70,12 @@ def _folder(run: str) -> str:
 
 def _of(key: str) -> Reservation | None:
     """None, with a warning, for a name that no reservation has."""
-    version, update, sha256 = (*key.rsplit("/", 1)[-1].split("-"), "", "", "")[:3]
-    if len(version) == len(update) == DIGITS and f"{version}{update}".isdecimal() and SHA256.fullmatch(sha256):
-        return Reservation(int(version), int(update), sha256)
-    LOG.warning("%s is the name of no reserved version; it is passed over", key)
-    return None
+    found = NAME.fullmatch(key.rsplit("/", 1)[-1])
+    if found is None:
+        LOG.warning("%s is the name of no reserved version; it is passed over", key)
+        return None
+    version, update, sha256 = found.groups()
+    return Reservation(int(version), int(update), sha256)
 
 
 def _of_earlier_software(store: ObjectStore, run: str) -> list[Reservation]:

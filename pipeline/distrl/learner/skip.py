@@ -48,12 +48,13 @@ class SkippedFrom:
     """How many updates became void and will be folded again."""
 
 
-def naming_records(error: Unusable, held: Iterable[LoggedTrajectory]) -> Unusable:
-    """`error` with the records of `held` that need the object, and the command that skips one."""
+def naming_records(error: Unusable, held: Iterable[LoggedTrajectory], run: str) -> Unusable:
+    """`error` with the records of `held` that need the object, and the command that skips one: of `run`, as another one
+    may have a record at the same place."""
     key = error.where.removeprefix("object ")
     named = [each.position for each in held if any(screen.key == key for screen in screens_of(each.trajectory))]
     places = [f"{place.topic.rpartition('.')[2]}/{place.partition}/{place.offset}" for place in named]
-    command = f"{COMMAND} {places[0] if places else 'TOPIC/PARTITION/OFFSET'} --reason WHY"
+    command = f"{COMMAND} {places[0] if places else 'TOPIC/PARTITION/OFFSET'} --run {run} --reason WHY"
     return type(error)(
         error.where,
         f"{error.what}; needed by {', '.join(places)}",
@@ -79,7 +80,9 @@ def skip(config: Config, place: str, reason: str) -> SkippedFrom:
             (each.topic, each.partition, each.offset, each.sha256) == (*_where(record), record.sha256)
             for each in history.skipped
         ):
-            raise ConfigError(place, "is left out already", "start `distrl learner`, which goes on without it")
+            raise ConfigError(
+                place, "is left out already", f"start the learner of {config.run}, which goes on without it"
+            )
         folded = (at.topic, at.partition)
         u = next(
             (each.u for each in history.updates if marks(each.watermarks).get(folded, 0) > at.offset),

@@ -89,7 +89,9 @@ def first_free(pool: DevicePool, stop: threading.Event) -> Iterator[AdbSession |
                 yield session
                 return
     if not stop.is_set():
-        raise DeviceError("devices", "no free phone answers", "`distrl devices` shows the state of each")
+        raise pool.lock_fault or DeviceError(
+            "devices", "no free phone answers", "`distrl devices` shows the state of each"
+        )
     yield None
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 from distrl.appagent import identity
 from distrl.broker import topic_admin
@@ -88,7 +89,7 @@ def copy(
     what is there.
     """
     if to.run in run_names(to):
-        raise _already_there(source, to, to_file)
+        raise _already_there(source, to, to_file, lambda: _is_same_store(source.run, from_store, to_store))
     within = None if part is None else _within(source, part)
     here = run_settings(to)
     if within is None:
@@ -114,16 +115,17 @@ def copy(
     return Copied(records, objects.copied, objects.missing)
 
 
-def _already_there(source: Config, to: Config, to_file: Path | None) -> BrokerError:
+def _already_there(source: Config, to: Config, to_file: Path | None, is_same_store: Callable[[], bool]) -> BrokerError:
     """The refusal of a broker that has the run, with the command that removes it where that touches no other one.
 
-    The command names broker and store over any variable: these are those of the source, rather.
+    is_same_store: asked where the two addresses differ, as one store may have several. The command names broker and
+    store over any variable: these are those of the source, rather.
     """
     where, there = f"run {to.run}", f"is at the broker {to.kafka.bootstrap} already"
     if _is_same_log(source, to):
         return BrokerError(where, f"{there}: it is the one to be copied", "set kafka.bootstrap there to another broker")
     there = f"{there}, whole or as what is there of a copy that was interrupted"
-    if to.store.url == source.store.url:
+    if to.store.url == source.store.url or is_same_store():
         return BrokerError(
             where,
             f"{there}, and both use the store {to.store.url}",
@@ -144,6 +146,16 @@ def _already_there(source: Config, to: Config, to_file: Path | None) -> BrokerEr
 def _is_same_log(source: Config, to: Config) -> bool:
     ids = [topic_id(admin(each.kafka), each, topic_name(each.run, LOG)) for each in (source, to)]
     return ids[0] == ids[1] if all(ids) else source.kafka.bootstrap == to.kafka.bootstrap
+
+
+def _is_same_store(run: str, here: ObjectStore, there: ObjectStore) -> bool:
+    """Whether what is written there lies here. Raises StoreError."""
+    key = f"{RUNS.of(run)}/copy-{uuid4().hex}"  # in the folder that who copies may read here
+    there.put_named(key, b"")
+    try:
+        return here.get_named(key) is not None
+    finally:
+        there.delete(key)
 
 
 def _refuse_other_learning(source: Config, to: Config, here: Settings) -> None:

@@ -22,6 +22,7 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, RawRecord, decoded, place_of
 from distrl.broker.topic_admin import partition_count
 from distrl.broker.topics import topic_name
+from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import LEARNING, Config, load
 from distrl.errors import BrokerError, ConfigError, WireError
@@ -224,12 +225,12 @@ def join(config: Config, found: RecordedSettings | None, role: str, sources: Seq
     differ = _differing(found, here)
     of_fold = learned(differ, config)
     if role == LEARNER and of_fold:
-        lines = journal_lines(config)
-        if lines:  # they decide: the settings may have been changed just as the first of them was written
-            refuse_other_settings(lines[-1].config_fingerprint, config, "the journal")
+        fingerprint = _learned_with(config)
+        if fingerprint is not None:  # it decides: the settings may have been changed just as the first line was written
+            refuse_other_settings(fingerprint, config, "the journal")
         changes = {each.path: each.here for each in of_fold if each.here is not ABSENT}
         append(config, role, sources, _whole_algorithm(changes, found.values, here), is_change=True)
-        why = "the run has learned with them" if lines else "nothing is learned yet"
+        why = "the run has learned with them" if fingerprint is not None else "nothing is learned yet"
         LOG.info("%s: the run's settings are now %s", why, ", ".join(_now(each) for each in of_fold))
     for each in differ:
         if role != LEARNER or each not in of_fold:
@@ -285,12 +286,21 @@ def _began_with_others(config: Config) -> bool:
     return bool(lines) and lines[-1].config_fingerprint != learning_fingerprint(config)
 
 
+def _learned_with(config: Config) -> str | None:
+    """The fingerprint of the settings that the newest update was journalled with; before the first, as without a
+    warm-up, that of the newest version, whose weights follow from them, too; None where there is neither."""
+    if lines := journal_lines(config):
+        return lines[-1].config_fingerprint
+    versions = lineage(config)
+    return versions[-1].config_fingerprint if versions else None
+
+
 def change(config: Config, role: str, sources: Sequence[str], changes: Mapping[str, Any]) -> None:
     """Record `changes` of the run's settings, by path, for every process that starts from now on; with another
     algorithm all of its settings, as `config` has them.
 
     Raises ConfigError where nothing is recorded yet, since the first record holds all settings and only the roles know
-    them, and for a setting that the fold reads, once something is journalled.
+    them, and for a setting that the fold reads, once something is journalled or published.
     """
     found = recorded(config)
     if found is None:
@@ -304,7 +314,7 @@ def change(config: Config, role: str, sources: Sequence[str], changes: Mapping[s
     changes = _whole_algorithm(changes, values, shared_settings(config))
     differ = [each for each in differences(values, values | dict(changes)) if each.path in changes]
     of_fold = learned(differ, config)
-    if of_fold and journal_lines(config):
+    if of_fold and _learned_with(config) is not None:
         raise ConfigError(
             ", ".join(each.path for each in of_fold),
             f"decides what is learned, and run {config.run} has learned already",

@@ -1,5 +1,5 @@
 """Removes a run: first its workers' group, which the broker refuses while a worker lives, then its objects, then its
-topics, so that an interrupted removal can be repeated."""
+topics, so that an interrupted removal can be repeated. What may be refused is read before anything is deleted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ def remove(
     on this broker, names by the same key. Returns how many objects were deleted. Raises BrokerError, also where one of
     those has a record of a newer version, and StoreError; repeating it goes on.
     """
-    delete_group(config)
     with KeySet() as doomed:
         if with_shared:
             for ref in named(config):
@@ -53,6 +52,7 @@ def remove(
             for other in others:
                 for ref in named(with_run(config, other), refuse_newer=True):
                     doomed.discard(ref.key)
+        delete_group(config)
         for folder in (RUNS, VERDICTS):  # listed to the end first: a listing's next page goes on from a key of the last
             for key in listed(store, f"{folder.of(config.run)}/"):
                 doomed.add(key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -43,6 +43,10 @@ LATE_S = 1.0
 CLOCK_OFF_S = 5.0
 """A clock that is off by so much is worth a word: a process is silent after 20 s."""
 
+AGES: Final = 12
+"""Reads with new heartbeats that the clocks are compared by: of one process those of a minute, so that a clock that was
+set right is taken for right again."""
+
 OnRead = Callable[[int, int], None]
 """Called while the log is read at the start, with how many records were read, and an upper bound of how many there
 are."""
@@ -53,9 +57,8 @@ class RunFeed:
 
     def __init__(self, config: Config, on_read: OnRead | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         self._config, self._clock = config, clock
-        self._ahead_ms: int | None = None
-        """This machine's clock less the broker's, or more: the least by which a new heartbeat was older when it came.
-        None before one has come."""
+        self._ages: deque[int] = deque(maxlen=AGES)
+        """By how much new heartbeats were older when they came: this machine's clock less the broker's, or more."""
         self._least_ahead_ms = 0
         """The same, or less: by how much one is older than `_begun_ms`."""
         found = restored(config, [topic for topic in WATCHED if topic != HEARTBEATS], view_of)
@@ -106,8 +109,8 @@ class RunFeed:
         until = time.monotonic() + self._config.worker.heartbeat_s + LATE_S
         while self._ahead_ms is None and self._is_doubtful() and time.monotonic() < until:
             self.wait(len(self._readers) * SLICE_S)
-        if self._ahead_ms is not None:  # a heartbeat that came late must not make dead processes alive
-            self._ahead_ms = min(self._ahead_ms, self._least_ahead_ms)
+        if self._ages:  # a heartbeat that came late must not make dead processes alive
+            self._ages.append(self._least_ahead_ms)
 
     def _is_doubtful(self) -> bool:
         """Asks the view for processes: a status leaves out those that a clock far ahead takes for forgotten."""
@@ -118,9 +121,13 @@ class RunFeed:
         ends = self._beats.ends
         new = [raw.timestamp for raw in beats if raw.position.offset >= ends[raw.position.partition]]
         if new:
-            age = self._clock.now_ms() - max(new)
-            self._ahead_ms = age if self._ahead_ms is None else min(age, self._ahead_ms)
+            self._ages.append(self._clock.now_ms() - max(new))
             self._least_ahead_ms = max(self._least_ahead_ms, self._begun_ms - min(new))
+
+    @property
+    def _ahead_ms(self) -> int | None:
+        """This machine's clock less the broker's, or more, by the newest heartbeats; None before one has come."""
+        return min(self._ages, default=None)
 
     @property
     def ahead_s(self) -> float:

@@ -10,10 +10,12 @@ import subprocess
 import sys
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import brought
 import byte_policy
+import factories
 import pytest
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin
@@ -21,6 +23,7 @@ from distrl.broker.journal import Journal, journal_lines
 from distrl.broker.producer import RecordProducer
 from distrl.broker.topic_admin import partition_count
 from distrl.broker.topics import topic_name
+from distrl.broker.versions import lineage
 from distrl.config import Config, load
 from distrl.errors import BrokerError, ConfigError, WireError
 from distrl.policy.plugin import plugin_code
@@ -132,6 +135,22 @@ def test_settings_that_were_changed_as_the_first_update_was_journalled_are_set_r
     found = recorded(config)
     assert found is not None
     assert found.values["learner.seed"] == 0
+
+
+def test_settings_that_version_0_was_made_with_hold_though_nothing_is_journalled_yet(config: Config) -> None:
+    """As without a warm-up: weights of other settings would not be those of version 0."""
+    config = changed(config, "warmup", updates=0)
+    join(config, None, "learner", ())
+    made = replace(factories.version(0), update=-1, config_fingerprint=learning_fingerprint(config))
+    with Journal(config) as journal:
+        journal.publish_version(made)
+    until(lambda: lineage(config), "a committed version, which is visible some milliseconds later")
+    other = changed(config, "learner", seed=3)
+    with pytest.raises(ConfigError, match="has learned already"):
+        change(other, "runs set", (), {"learner.seed": 3})
+    with pytest.raises(ConfigError, match=r"learner\.seed is 3 here and 0 there"):
+        join(other, recorded(config), "learner", ())
+    join(config, recorded(config), "learner", ())
 
 
 def test_a_run_that_learned_before_settings_were_recorded_gets_no_others(config: Config) -> None:

@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from distrl.broker import topic_admin
 from distrl.broker.connect import settings as client_settings
-from distrl.broker.group import workers_group
+from distrl.broker.group import GroupOffsets, commit, workers_group
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.runs import run_names
@@ -240,6 +240,7 @@ def test_no_object_goes_where_another_run_has_records_of_a_newer_version(
     other = begun(f"{config.run}-other", broker, tmp_path)
     mine = played(store, 0, b"mine")
     publish(config, mine)
+    commit(config, {0: 0})
     newer = b"\xc3\x01" + b"schema+1" + b"body"
     for value in (b"garbage", newer):
         with RecordProducer(other, "test") as producer:
@@ -250,6 +251,8 @@ def test_no_object_goes_where_another_run_has_records_of_a_newer_version(
         remove(config, store, [other.run], with_shared=True)
     assert store.get(mine.steps[0].screenshot) == b"mine"
     assert config.run in run_names(config)
+    with GroupOffsets(config) as offsets:
+        assert offsets.committed([0]) == {0: 0}, "workers go on where they were"
     remove(config, store, [other.run], with_shared=False)
     assert config.run not in run_names(config)
 

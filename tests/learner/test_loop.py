@@ -17,6 +17,7 @@ from distrl.broker.journal import History
 from distrl.broker.reader import RawRecord
 from distrl.broker.topics import topic_name
 from distrl.config import Config
+from distrl.errors import BrokerError, ConfigError
 from distrl.learner import intake, loop
 from distrl.learner.recover import Log, Recovered
 from distrl.learner.state import LearnerState
@@ -136,6 +137,31 @@ def test_while_update_0_waits_for_demonstrations_no_more_trajectories_are_read_t
         "update 0 waits: 5 demonstrations are there, and warmup.demonstrations=6 are wanted; "
         "`distrl demonstrate --count 6` publishes what is missing"
     ]
+
+
+def test_a_broker_that_is_away_as_update_0_is_due_is_waited_for(
+    settings: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Reader, "demonstrations", settings.warmup.demonstrations)
+    monkeypatch.setattr(Reader, "given", {"demonstrations": 0, "trajectories": 0}, raising=False)
+    monkeypatch.setattr(intake, "LogReader", Reader)
+    monkeypatch.setattr(versions, "read_since", lambda config, topic, start: iter(()))
+    answers: list[BrokerError | ConfigError] = [
+        BrokerError("kafka.bootstrap", "no broker answers", "start it"),
+        ConfigError("learner.seed", "was changed", "start again"),
+    ]
+
+    def refuse_changed(_: Config) -> None:
+        raise answers.pop(0)
+
+    monkeypatch.setattr(loop, "refuse_changed", refuse_changed)
+    nothing: Any = Nothing()
+    learner = loop_of(settings, nothing, LearnerState(settings), threading.Event(), monkeypatch)
+    with ExitStack() as readers:
+        learner.follow(readers)
+        with pytest.raises(ConfigError, match="was changed"):
+            learner.work()
+    assert "waiting for the broker: kafka.bootstrap: no broker answers" in caplog.text
 
 
 def test_the_first_checkpoint_reads_only_the_versions_that_came_since_the_start(

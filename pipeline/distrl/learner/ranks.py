@@ -310,21 +310,24 @@ def keep_features(state: LearnerState, config: Config) -> None:
 def refuse_other_settings(config: Config, ranks: Ranks) -> None:
     """Raises ConfigError, on every rank, where two of them would fold differently."""
     found = ranks.gather((config.run, learning_fingerprint(config)))
-    other = [rank for rank, each in enumerate(found) if each != found[0]]
-    if other:
+    if other := _unlike_rank_0(found):
         raise ConfigError(
             "settings",
             f"those of rank {', '.join(map(str, other))} are not those of rank 0 (run {found[0][0]})",
             "give every rank the same --config, --set and DISTRL_* variables, and the same base model",
         )
     plugins = ranks.gather(plugin_code(config.policy) or "DistRL")
-    other = [rank for rank, each in enumerate(plugins) if each != plugins[0]]
-    if other:
+    if other := _unlike_rank_0(plugins):
         raise ConfigError(
             "policy.base_model",
             f"its policy is of {plugins[other[0]]} on rank {', '.join(map(str, other))}, and of {plugins[0]} on rank 0",
             "install the same package on the host of every rank",
         )
+
+
+def _unlike_rank_0(found: Sequence[object]) -> list[int]:
+    """The ranks whose value is another than rank 0's. found: of every rank, in order."""
+    return [rank for rank, each in enumerate(found) if each != found[0]]
 
 
 def weights_digest(state: LearnerState) -> str:
@@ -366,8 +369,7 @@ def _load(state: LearnerState, refs: Sequence[ObjectRef], screens: Screens) -> N
 def _agreed(ranks: Ranks, answer: Answer) -> list[Answer]:
     """Every rank's answer. Raises PolicyError, on all of them, where their weights differ."""
     answers = ranks.gather(answer)
-    other = [rank for rank, each in enumerate(answers) if each.digest != answers[0].digest]
-    if other:
+    if other := _unlike_rank_0([answer.digest for answer in answers]):
         raise PolicyError(
             f"rank {', '.join(map(str, other))} of {ranks.world}",
             f"has other weights than rank 0 after the same update ({answers[other[0]].digest[:12]}, rank 0 "

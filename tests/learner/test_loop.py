@@ -57,6 +57,7 @@ class Reader:
     the latter."""
 
     demonstrations = 0
+    kind = "demo"
     stop = threading.Event()
     given: dict[str, int]
 
@@ -81,7 +82,11 @@ class Reader:
             self.stop.set()
         count = min(BATCH, self.demonstrations - begin) if expert else BATCH
         self.given[self._name] += count
-        made = [trajectory(SCREENS, seed, steps=1, expert=expert) for seed in range(begin, begin + count)]
+        kind = self.kind if expert else "task"
+        made = [
+            trajectory(SCREENS, seed, steps=1, expert=expert, task_id=f"{kind}-{seed}")
+            for seed in range(begin, begin + count)
+        ]
         return [
             RawRecord(LogPosition(self._topic, 0, begin + i), each.task_id.encode(), encode(each), 0)
             for i, each in enumerate(made)
@@ -114,10 +119,15 @@ def loop_of(
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [("demo", "distrl demonstrate --count 6"), ("aitw", "distrl demonstrate --episodes FOLDER --count 6")],
+)
 def test_while_update_0_waits_for_demonstrations_no_more_trajectories_are_read_than_memory_is_for(
-    settings: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    settings: Config, kind: str, command: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A run whose demonstrations are made again, or are too few, has all of its trajectories in the log already."""
+    monkeypatch.setattr(Reader, "kind", kind)
     monkeypatch.setattr(Reader, "demonstrations", settings.warmup.demonstrations - 1)
     monkeypatch.setattr(Reader, "stop", stop := threading.Event())
     monkeypatch.setattr(Reader, "given", given := {"demonstrations": 0, "trajectories": 0}, raising=False)
@@ -135,7 +145,7 @@ def test_while_update_0_waits_for_demonstrations_no_more_trajectories_are_read_t
     said = [record.getMessage() for record in caplog.records if "update 0 waits" in record.getMessage()]
     assert said == [
         "update 0 waits: 5 demonstrations are there, and warmup.demonstrations=6 are wanted; "
-        "`distrl demonstrate --count 6` publishes what is missing"
+        f"`{command}` publishes what is missing"
     ]
 
 

@@ -33,6 +33,7 @@ from distrl.rollout.vocabulary import refuse_unknown_instruction
 from distrl.rollout.wiring import TRUTH
 from distrl.store.folders import SCREENSHOTS
 from distrl.store.objects import open_store, utc_day
+from distrl.tasks.demonstration import PLAYED_ID
 from distrl.tasks.held_out import HeldOut, held_out
 from distrl.tasks.lists import suite_of
 from distrl.tasks.row import MAX_INSTRUCTION, plain_text
@@ -206,11 +207,11 @@ class Recorder:
             except ValueError as error:
                 raise NotRecordedError("record", str(error), "say in one line what is to be done") from None
             self._refused.refuse(instruction, "record")
-            name = f"played-{uuid.uuid4().hex}"
+            name = f"{PLAYED_ID}{uuid.uuid4().hex}"
             return Task(name, FREE, FREE, Split.TRAIN, instruction, FREE_STEPS, _seed(name))
         if type(number) is not int or not 0 <= number < len(self._tasks):
             raise NotRecordedError("record", f"there is no task {number!r:.40}", "choose one of the list")
-        return replace(self._tasks[number], task_id=f"played-{uuid.uuid4().hex}")
+        return replace(self._tasks[number], task_id=f"{PLAYED_ID}{uuid.uuid4().hex}")
 
     def _ended(self, playing: Playing, well: bool) -> Trajectory:
         if not playing.steps and not well:

@@ -33,6 +33,7 @@ from distrl.rollout.phones import Phones
 from distrl.rollout.vocabulary import refuse_unknown_words
 from distrl.rollout.wiring import TRUTH, screenshot_store
 from distrl.store.objects import open_store
+from distrl.tasks.demonstration import SCRIPTED_ID
 from distrl.tasks.held_out import held_out
 from distrl.tasks.oracle import ImperfectScript
 from distrl.tasks.suite import suite_named
@@ -161,7 +162,9 @@ def demonstration_tasks(config: Config, count: int) -> list[Task]:
     """
     suite, seed = suite_named(config.feeder.suite), _number(f"demonstrations {config.learner.seed}")
     refused = held_out(config.feeder) if config.feeder.tasks else None  # a suite holds out none of its own
-    every = (replace(suite.task(at, seed, Split.TRAIN), task_id=f"demo-{at}") for at in range(MOST_PASSED * count))
+    every = (
+        replace(suite.task(at, seed, Split.TRAIN), task_id=f"{SCRIPTED_ID}{at}") for at in range(MOST_PASSED * count)
+    )
     found = list(islice((each for each in every if refused is None or refused.why(each.instruction) is None), count))
     if len(found) < count:
         raise ConfigError(

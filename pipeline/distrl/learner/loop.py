@@ -44,6 +44,7 @@ from distrl.learner.traces import UpdateTraces
 from distrl.retry import StoppedError, retry
 from distrl.runs.recorded import refuse_changed
 from distrl.store.objects import CorruptObjectError, MissingObjectError, ObjectStore
+from distrl.tasks.demonstration import publishes_missing
 from distrl.telemetry.logs import about
 from distrl.telemetry.monitor import Reporter
 from distrl.telemetry.tracing import Tracer
@@ -227,11 +228,14 @@ class Loop:
         if missing and not self._said_missing and self._intake.has_old_demonstrations:
             self._said_missing = True
             LOG.info(
-                "update 0 waits: %d demonstrations are there, and warmup.demonstrations=%d are wanted; "
-                "`distrl demonstrate --count %d` publishes what is missing",
+                "update 0 waits: %d demonstrations are there, and warmup.demonstrations=%d are wanted; %s",
                 self._config.warmup.demonstrations - missing,
                 self._config.warmup.demonstrations,
-                self._pending_log.demonstrations_read + missing,
+                publishes_missing(
+                    [each.trajectory.task_id for each in self._pending_log.pending if each.trajectory.is_expert],
+                    self._config.devices,
+                    self._pending_log.demonstrations_read + missing,
+                ),
             )
         if not (is_due or missing) or not self._is_full:  # one that lacks trajectories needs them, however many
             self._intake.read_idle()

@@ -3,14 +3,17 @@
 # kills for as long; SEED= replays one).
 # Both install what they need under this checkout (.venv) and the user's cache, from requirements.lock.
 
+# Variables are given on make's command line (`make demo WORKERS=3`). One of the environment of the same name changes
+# nothing, except PYTHON and CHROMIUM, which name programs of the machine.
 PYTHON ?= python3
-SEED ?=
-MINUTES ?= 12
-PHONES ?=
-WORKERS ?=
-ALGORITHM ?=
-SUITE ?=
-BASE_MODEL ?=
+SEED :=
+MINUTES := 12
+PHONES :=
+WORKERS :=
+ALGORITHM :=
+SUITE :=
+BASE_MODEL :=
+STORM :=
 STARTED := $(shell date +%s)
 # A misspelt variable would be taken for none.
 KNOWN := PYTHON SEED MINUTES PHONES WORKERS ALGORITHM SUITE BASE_MODEL STORM CHROMIUM

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,11 +12,15 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-def make(*words: str) -> subprocess.CompletedProcess[str]:
-    """Prints what would be done, as if nobody had called make before: pytest itself may run under `make test`."""
+def make(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Prints what would be done, as if nobody had called make before: pytest itself may run under `make test`.
+
+    more: variables of the environment."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     command = ["make", "--dry-run", "--no-print-directory", *words]
-    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, cwd=ROOT, env=environ | more, capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 @pytest.mark.parametrize("given", ["MINUTS=3", "minutes=3", "MINUTS:=3"])
@@ -39,3 +44,19 @@ def test_each_that_it_knows_is_taken() -> None:
     faults = make("faults", "STORM=300", "SEED=7")
     assert faults.returncode == 0, faults.stderr
     assert "STORM=300 SEED=7" in faults.stdout
+
+
+GIVEN = ("SEED", "MINUTES", "PHONES", "WORKERS", "ALGORITHM", "SUITE", "BASE_MODEL", "STORM")
+
+
+@pytest.mark.parametrize("target", ["demo", "faults"])
+def test_only_the_command_line_gives_variables_and_not_the_environment(target: str) -> None:
+    """WORKERS and SEED are names that other programs' environments have."""
+
+    def said(*words: str, **more: str) -> str:
+        done = make(target, *words, **more)
+        assert done.returncode == 0, done.stderr
+        return re.sub(r"--started \d+", "", done.stdout)
+
+    assert said(**dict.fromkeys(GIVEN, "7")) == said()
+    assert said("SEED=3", **dict.fromkeys(GIVEN, "7")) == said("SEED=3") != said()

@@ -63,7 +63,8 @@ def play(
     serial: Annotated[
         str | None,
         typer.Option(
-            help="The phone, by its adb serial or HOST:PORT; the first configured one that is free if not given."
+            help="The phone, by its adb serial or HOST:PORT; the first configured one that is free if not given. An "
+            "emulator has to run: none is started."
         ),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page, on loopback; 0 takes a free one.")] = 0,
@@ -80,8 +81,9 @@ def play(
     the phone where it begins (as a worker's reset does), records what you do with the base model's actions, and
     publishes it to the demonstrations topic; the screenshots go to the object store. Needs both, and the base model.
     """
+    from distrl.device.emulator import connect_emulator
     from distrl.device.leases import Leases
-    from distrl.device.names import is_address
+    from distrl.device.names import console_port, is_address
     from distrl.device.phone_lease import LeaseRenewer, PhoneLease, holder_name, leased_on_phone, place_of
     from distrl.device.play import PlayServer, held
     from distrl.device.server import AdbServer
@@ -95,6 +97,8 @@ def play(
     with held(leases, wanted) as named, AdbServer(settings.adb, needed=leases.in_use) as server:
         if is_address(named) and named not in server.devices():
             server.connect(named, settings.devices.operation_timeout_s)
+        elif (console := console_port(named)) is not None:
+            connect_emulator(server, console, settings.devices)
         lease = PhoneLease(
             AdbSession(server, named, settings.devices),
             holder_name(settings.run),
@@ -145,7 +149,9 @@ def _recorder(settings: Config, session: AdbSession) -> Iterator[Recorder]:
 
 
 def _configured(settings: Config) -> tuple[str, ...]:
-    if found := (*settings.devices.serials, *settings.devices.addresses):
+    """Those that need no start first."""
+    devices = settings.devices
+    if found := tuple(dict.fromkeys((*devices.serials, *devices.addresses, *devices.emulators.serials))):
         return found
     raise ConfigError(
         "devices.addresses",

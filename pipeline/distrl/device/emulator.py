@@ -21,6 +21,7 @@ from distrl.device.console import Console
 from distrl.device.errors import AdbServerGone, DeviceGone, DeviceRefused, DeviceTimeout, DeviceUnready
 from distrl.device.launch import GUIDE, Program, check_free, command_line, program
 from distrl.device.leases import Leases
+from distrl.device.names import EMULATOR
 from distrl.device.server import SERVER_S, AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
@@ -61,7 +62,7 @@ class Emulator:
         *,
         writable: bool = False,
     ) -> None:
-        self.serial = f"emulator-{port}"
+        self.serial = f"{EMULATOR}{port}"
         self.starts = 0
         self._server = server
         self._devices = devices
@@ -258,6 +259,27 @@ class Emulator:
         except DeviceError:
             return False
         return True
+
+
+def connect_emulator(server: AdbServer, port: int, devices: config.DeviceSettings) -> None:
+    """Have adb connect to the emulator with its console at `port`, which somebody else has started.
+
+    Raises DeviceGone where it does not within devices.operation_timeout_s.
+    """
+    deadline, serial = Deadline(devices.operation_timeout_s), f"{EMULATOR}{port}"
+    state = server.devices().get(serial)
+    while state != ONLINE and deadline.remaining() > 0:
+        server.emulator(port + 1)
+        time.sleep(POLL_S)
+        state = server.devices().get(serial)
+    if state != ONLINE:
+        raise DeviceGone(
+            serial,
+            f"adb at {server.where} {f'reports it as {state}' if state else 'does not find it'}, and it is not started "
+            "here",
+            f"start it with `emulator -avd {devices.emulators.avd or 'NAME'} -port {port}`, or choose another phone "
+            "with --serial",
+        )
 
 
 def fleet(

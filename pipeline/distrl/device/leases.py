@@ -18,13 +18,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from distrl import config
-from distrl.device.names import LOOPBACK
+from distrl.device.names import LOOPBACK, console_port
 from distrl.errors import DeviceError
 
 log = logging.getLogger(__name__)
 
 _ADDRESS = re.compile(r"\[?(?P<host>[^\]]+)\]?:(?P<port>[0-9]{1,5})")
-_EMULATOR = re.compile(r"emulator-(?P<console>[0-9]{1,5})")
 SUFFIX = ".lock"
 DOMAIN = "domain"
 MODE = 0o644
@@ -156,8 +155,8 @@ class Leases:
 
 def key_of(serial: str) -> str:
     """A canonical name of a phone: its address on this machine if it has one, else its serial."""
-    if emulator := _EMULATOR.fullmatch(serial):
-        return f"127.0.0.1:{int(emulator['console']) + 1}"  # the console's port is even, adb's is the next
+    if (console := console_port(serial)) is not None:
+        return f"127.0.0.1:{console + 1}"
     address = _ADDRESS.fullmatch(serial)
     if address is None:
         return serial

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 """Hosts of an adb server on this machine."""
 USB = "usb:"
 """How the name of a phone begins that is named by its USB port, as in usb:1-2."""
 EMULATOR = "emulator-"
 """How the name of an emulator of this machine begins; its console's port follows."""
+_EMULATOR = re.compile(rf"{EMULATOR}(?P<console>[0-9]{{1,5}})")
 
 
 def adb_line(host: str, port: int) -> str:
@@ -18,6 +21,12 @@ def adb_line(host: str, port: int) -> str:
 def is_address(name: str) -> bool:
     """Whether it is a phone's HOST:PORT, which the server has to be connected to."""
     return ":" in name and not name.startswith(USB)
+
+
+def console_port(name: str) -> int | None:
+    """Of an emulator of this machine, which is even; adb's is the next. None for another phone."""
+    found = _EMULATOR.fullmatch(name)
+    return int(found["console"]) if found else None
 
 
 def may_be_on_usb(name: str) -> bool:

@@ -102,8 +102,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     left_out = [each for each in terminalreporter.stats.get("skipped", []) if gotools.NO_GO in str(each.longrepr)]
     if left_out:
-        what = "of the Kubernetes side and of rights in the object store"
-        text = f"LEFT OUT: {len(left_out)} tests {what}, because {gotools.NO_GO}"
+        kubernetes = sum("kubernetes" in each.keywords for each in left_out)
+        text = gotools.left_out(kubernetes, rights=len(left_out) - kubernetes)
         terminalreporter.write_line(text, red=True, bold=True)
 
 

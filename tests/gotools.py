@@ -43,6 +43,14 @@ def go() -> str | None:
     return shutil.which("go")
 
 
+def left_out(kubernetes: int, rights: int) -> str:
+    """What a session says that has skipped so many tests for want of Go. Those of rights in the object store are
+    skipped only where there is no other way to a MinIO."""
+    sides = {"the Kubernetes side": kubernetes, "rights in the object store": rights}
+    what = " and ".join(f"of {side}" for side, count in sides.items() if count)
+    return f"LEFT OUT: {kubernetes + rights} tests {what}, because {NO_GO}"
+
+
 def tool(name: str, program: str | None = None, *, tools: Path = TOOLS, say: Say | None = None) -> Path:
     """The program of the module tests/tools/`name`, built unless the cache has it. Safe in several processes at once.
 

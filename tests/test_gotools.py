@@ -145,9 +145,14 @@ def test_without_go_a_session_says_how_many_tests_it_left_out(tmp_path: Path) ->
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    what = "of the Kubernetes side and of rights in the object store"
-    assert f"LEFT OUT: 1 tests {what}, because Go (1.26 or newer" in done.stdout
+    assert "LEFT OUT: 1 tests of the Kubernetes side, because Go (1.26 or newer" in done.stdout
     assert "1 passed, 1 skipped" in done.stdout
+
+
+def test_a_session_names_only_what_it_left_out() -> None:
+    both = gotools.left_out(3, rights=2)
+    assert both.startswith("LEFT OUT: 5 tests of the Kubernetes side and of rights in the object store, because Go (")
+    assert gotools.left_out(0, rights=2).startswith("LEFT OUT: 2 tests of rights in the object store, because Go (")
 
 
 def test_ci_refuses_a_machine_without_go(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def minibatch(ranks: Ranks, batch: int, rounds: int, device: torch.device) -> di
     with reproducible(config.learner.torch_threads):
         part(slice(0, len(steps)))
         together, alone = Compute(config), Compute(config)
-        together.deal_to(ranks)
+        together.split_among(ranks)
         acts = {"one rank": act(alone, ranks.rank == 0), "all ranks": act(together, True)}
         return timed(ranks, acts, rounds, device)
 

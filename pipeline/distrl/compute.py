@@ -5,8 +5,8 @@ threads.
     shard     ──▶ passes of at most learner.microbatch rows ──▶ one gradient each ──▶ summed, the first rows first
 
 A shard's gradient depends only on the shard, so it does not matter which process computes it. Shards, and other work
-that comes in pieces, are dealt to the ranks here and nowhere else: rank r of n gets pieces r, r + n, …, and every rank
-ends with the results of all.
+that comes in pieces, are split among the ranks here and nowhere else: rank r of n gets pieces r, r + n, …, and every
+rank ends with the results of all.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Compute:
         self._ranks = ALONE
         self.shards = config.learner.shards
 
-    def deal_to(self, ranks: Ranks) -> None:
+    def split_among(self, ranks: Ranks) -> None:
         """From now on, on `ranks`. Raises ConfigError where one of them would have nothing to do."""
         refuse_idle_ranks(self._config, ranks.world)
         self._ranks = ranks
@@ -107,10 +107,10 @@ class Compute:
         take: Callable[[T, R], None],
         at_hand: Callable[[T], bool] | None = None,
     ) -> None:
-        """`take` every item and what `work` makes of it, in order; the items are dealt to the ranks.
+        """`take` every item and what `work` makes of it, in order; the items are split among the ranks.
 
-        at_hand: whether this rank has what an item's work needs: it is dealt to the first rank that has. A DistrlError
-        of either on any rank is raised on all of them, after what was done is taken.
+        at_hand: whether this rank has what an item's work needs: it is assigned to the first rank that has. A
+        DistrlError of either on any rank is raised on all of them, after what was done is taken.
         """
         if self._ranks.world == 1:
             for item in items:

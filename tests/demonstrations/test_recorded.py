@@ -87,7 +87,7 @@ def test_what_is_recorded_is_what_the_tokens_say_and_the_prompts_have_the_action
         (episode(("TYPE", Action(ActionKind.TYPE, text="Red"))), "the base model cannot write what is typed"),
     ],
 )
-def test_an_episode_that_cannot_be_a_demonstration_is_passed_over_and_leaves_no_screenshot(
+def test_an_episode_that_cannot_be_a_demonstration_is_skipped_and_leaves_no_screenshot(
     found: RecordedEpisode, kind: str
 ) -> None:
     shelf = Screens()
@@ -96,7 +96,7 @@ def test_an_episode_that_cannot_be_a_demonstration_is_passed_over_and_leaves_no_
     assert (caught.value.kind, shelf.known) == (kind, {})
 
 
-def test_a_goal_that_is_held_out_or_has_unknown_words_is_passed_over() -> None:
+def test_a_goal_that_is_held_out_or_has_unknown_words_is_skipped() -> None:
     refused = held_out(Config().feeder)
     words = next(iter(refused.pairs))
     with pytest.raises(UnusableError, match="held out"):

@@ -18,7 +18,7 @@ from distrl.evaluate import recorded as module
 from distrl.evaluate.recorded import Matched, do_match, match_versions, observations
 from distrl.learner.state import LearnerState
 from distrl.policy.registry import tokenizer_of
-from distrl.recordings.episode import Dataset, PassedOver, RecordedEpisode, RecordedStep
+from distrl.recordings.episode import Dataset, RecordedEpisode, RecordedStep, Unreadable
 from distrl.recordings.folder import Found, dataset_of, episodes, files_of
 from distrl.rollout.decider import PolicyEndedError, VersionedDecider
 from distrl.rollout.episode import Decision, Observation
@@ -155,7 +155,7 @@ def test_a_version_that_was_warmed_up_on_episodes_does_what_they_do(tmp_path: Pa
     folded(state, [demos, *[[] for _ in range(UPDATES - 1)]], held, settings)
     first, last = match_versions(settings, [before, published(state, settings, 1)], Dataset.ANDROID_CONTROL, read)
     assert (first.version, last.version) == (0, 1)
-    assert (last.steps.total(), last.passed_over, last.unknown_goals) == (18, {"episodes: cannot be read": 1}, 0)
+    assert (last.steps.total(), last.skipped, last.unknown_goals) == (18, {"episodes: cannot be read": 1}, 0)
     assert first.match < last.match == 2 / 3
     assert last.match_of_possible == 1.0
     assert last.matched == {"open_app": 0, "scroll": 6, "navigate_back": 6}
@@ -173,7 +173,7 @@ def test_a_version_that_was_warmed_up_on_episodes_does_what_they_do(tmp_path: Pa
 def test_what_cannot_be_measured_is_refused(settings: Config) -> None:
     version = published(LearnerState(settings), settings, 0)
     with pytest.raises(ConfigError, match="nothing can be read as aitw: 1 episodes: cannot be read"):
-        list(match_versions(settings, [version], Dataset.AITW, lambda: [PassedOver("file, record 0", "why")]))
+        list(match_versions(settings, [version], Dataset.AITW, lambda: [Unreadable("file, record 0", "why")]))
     with pytest.raises(PolicyError, match="belongs to base model"):
         list(match_versions(settings, [replace(version, base_model_sha256="0" * 64)], Dataset.AITW, list))
 
@@ -206,4 +206,4 @@ def test_an_episode_that_the_model_cannot_read_is_counted_and_the_others_are_mea
         with pytest.raises(PolicyEndedError):
             module._take(short, cast(VersionedDecider, Shy(ended=True)), tokenizer, pool, result)
     assert result.episodes == [(1, 1)]
-    assert result.passed_over == {"episodes: the base model cannot read a step": 1}
+    assert result.skipped == {"episodes: the base model cannot read a step": 1}

@@ -102,7 +102,7 @@ def test_an_evaluator_waits_out_a_store_that_is_away(run: LiveRun, s3: str) -> N
     assert len(run.evaluations()) == len(run.counted_evaluations())
 
 
-def test_a_version_whose_weights_are_spoilt_is_passed_over(run: LiveRun) -> None:
+def test_a_version_whose_weights_are_spoilt_is_skipped(run: LiveRun) -> None:
     run.publish_version(0, spoilt=True)
     evaluator = follower(run)
     run.until("it to say so", lambda: "version 0 is skipped, and not evaluated" in evaluator.said())

@@ -68,7 +68,7 @@ def test_partitions_of_nobody_count_as_those_of_a_worker_with_as_many_phones_for
     assert chosen == {0: 6, 1: 6, 2: 6, 3: 6}
 
 
-def test_a_partition_that_is_not_there_is_passed_over() -> None:
+def test_a_partition_that_is_not_there_is_skipped() -> None:
     """A heartbeat may name one that the feeder does not know yet."""
     assert owners_of(1, [Owner((7,), 4), Owner((0, 9), 1)]) == [Owner((0,), 1)]
 

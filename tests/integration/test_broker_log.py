@@ -300,9 +300,7 @@ def test_the_largest_record_that_is_allowed_passes_every_limit(config: Config, p
     assert letter.value == noise
 
 
-def test_tail_shows_the_last_records_and_passes_over_what_it_cannot_read(
-    config: Config, producer: RecordProducer
-) -> None:
+def test_tail_shows_the_last_records_and_skips_what_it_cannot_read(config: Config, producer: RecordProducer) -> None:
     publish(producer, range(5))
     producer.publish_bytes(topic_name(config.run, "heartbeats"), None, b"garbage").result(PATIENCE_S)
     publish(producer, range(6, 8))
@@ -480,7 +478,7 @@ def test_a_topic_that_is_deleted_while_its_offsets_are_asked_for_is_said_to_be_m
         reader.retained(hasty, "versions")
 
 
-def test_a_version_record_that_is_none_is_passed_over(config: Config, producer: RecordProducer) -> None:
+def test_a_version_record_that_is_none_is_skipped(config: Config, producer: RecordProducer) -> None:
     producer.publish_bytes(topic_name(config.run, "versions"), b"1", b"garbage").result(PATIENCE_S)
     producer.publish("versions", "2", version(2)).result(PATIENCE_S)
     with VersionFollower(config) as follower:

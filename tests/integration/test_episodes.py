@@ -75,7 +75,7 @@ def test_episodes_are_published_learned_from_and_matched(broker: str, tmp_path: 
     for expected in (f"{EPISODES} demonstrations published, 0 of", f"0 demonstrations published, {EPISODES} of"):
         published = distrl("demonstrate")
         assert (published.returncode, expected in published.stdout) == (0, True), published
-        assert "passed over: 1 episodes: `STATUS_TASK_IMPOSSIBLE` has no counterpart" in published.stdout
+        assert "skipped: 1 episodes: `STATUS_TASK_IMPOSSIBLE` has no counterpart" in published.stdout
         assert "the learner waits" not in published.stdout
     (tmp_path / "test.txt").write_text("0\n8\n")
     published = distrl("demonstrate", "--without", "test.txt")

@@ -126,7 +126,7 @@ def test_demonstration_and_trajectory_may_share_an_id() -> None:
     assert box.push(item(0, "a"))
 
 
-def test_a_record_that_cannot_be_decoded_is_passed_over() -> None:
+def test_a_record_that_cannot_be_decoded_is_skipped() -> None:
     box = pending_log(item(0, "a"))
     assert box.passed(LogPosition(TRAJECTORIES, 0, 1))
     assert box.reaches([Watermark(TRAJECTORIES, 0, 2)])

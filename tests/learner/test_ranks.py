@@ -455,10 +455,10 @@ def test_other_code_of_the_package_that_brings_the_policy_is_refused_on_all(tmp_
         assert "install the same package on the host of every rank" in raised
 
 
-def dealt(ranks: Ranks, settings: Config) -> tuple[list[int], list[int], str]:
+def assigned(ranks: Ranks, settings: Config) -> tuple[list[int], list[int], str]:
     """What this rank worked on and took, and the error of an item on another rank."""
     compute, worked, taken = Compute(settings), list[int](), list[int]()
-    compute.deal_to(ranks)
+    compute.split_among(ranks)
 
     def work(item: int) -> int:
         worked.append(item)
@@ -472,9 +472,9 @@ def dealt(ranks: Ranks, settings: Config) -> tuple[list[int], list[int], str]:
     return worked, taken, str(failed.value)
 
 
-def dealt_to_who_has_it(ranks: Ranks, settings: Config) -> tuple[list[int], list[int]]:
+def assigned_to_who_has_it(ranks: Ranks, settings: Config) -> tuple[list[int], list[int]]:
     compute, worked, taken = Compute(settings), list[int](), list[int]()
-    compute.deal_to(ranks)
+    compute.split_among(ranks)
     has = {0: (3, 4), 1: (0, 1, 2, 4)}[ranks.rank]
 
     def work(item: int) -> int:
@@ -485,15 +485,15 @@ def dealt_to_who_has_it(ranks: Ranks, settings: Config) -> tuple[list[int], list
     return worked, taken
 
 
-def test_items_are_dealt_to_the_rank_that_has_them_at_hand_and_the_others_in_turn(base: Path) -> None:
-    first, second = results(2, dealt_to_who_has_it, of(base))
+def test_items_are_assigned_to_the_rank_that_has_them_at_hand_and_the_others_in_turn(base: Path) -> None:
+    first, second = results(2, assigned_to_who_has_it, of(base))
     assert first[0] == [3, 4, 5, 7]
     assert second[0] == [0, 1, 2, 6]
     assert first[1] == second[1] == [-item for item in range(8)]
 
 
-def test_items_are_dealt_and_an_error_of_one_rank_is_raised_on_all(base: Path) -> None:
-    first, second = results(2, dealt, of(base))
+def test_items_are_assigned_and_an_error_of_one_rank_is_raised_on_all(base: Path) -> None:
+    first, second = results(2, assigned, of(base))
     assert first[0] == list(range(0, 92, 2)), "the one that fails is the last of its rank"
     assert second[0] == list(range(1, 96, 2)), "and its block is the last that anybody begins"
     assert first[1:] == second[1:]
@@ -504,7 +504,7 @@ def test_items_are_dealt_and_an_error_of_one_rank_is_raised_on_all(base: Path) -
 def test_more_ranks_than_shards_are_refused_with_the_setting(base: Path) -> None:
     refuse_idle_ranks(of(base), 8)
     with pytest.raises(ConfigError, match=r"learner\.shards=9 or more"):
-        Compute(of(base)).deal_to(Ranks(0, 9))
+        Compute(of(base)).split_among(Ranks(0, 9))
 
 
 def test_the_number_of_ranks_is_no_part_of_a_run(base: Path) -> None:

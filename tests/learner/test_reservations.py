@@ -64,7 +64,7 @@ def test_a_number_that_earlier_software_has_reserved_counts_until_a_higher_one_i
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b"{}", b'{"version": 9}', b'{"version": "x"}', b"[" * 100_000])
-def test_what_earlier_software_has_left_damaged_is_passed_over(
+def test_what_earlier_software_has_left_damaged_is_skipped(
     store: ObjectStore, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.put_named(EARLIER, data)
@@ -77,7 +77,7 @@ def test_what_earlier_software_has_left_damaged_is_passed_over(
 @pytest.mark.parametrize(
     "name", ["note.txt", f"7-9-{'ab' * 32}", f"{7:012d}-{9:012d}-ab", f"{7:012d}-{'9' * 11}x-{'ab' * 32}"]
 )
-def test_what_somebody_else_has_put_there_is_passed_over(
+def test_what_somebody_else_has_put_there_is_skipped(
     store: ObjectStore, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.put_named(f"runs/demo/reserved-versions/{name}", b"")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from distrl.errors import ConfigError
-from distrl.recordings.episode import RESTS, Dataset, PassedOver, RecordedEpisode
+from distrl.recordings.episode import RESTS, Dataset, RecordedEpisode, Unreadable
 from distrl.recordings.example import Features
 from distrl.recordings.folder import Found, dataset_of, episodes, files_of, ids_in
 from distrl.recordings.tfrecord import masked_crc, records
@@ -39,7 +39,7 @@ def one(folder: Path) -> RecordedEpisode:
 
 def why(folder: Path) -> str:
     [found] = read(folder)
-    assert isinstance(found, PassedOver)
+    assert isinstance(found, Unreadable)
     return str(found)
 
 
@@ -130,13 +130,13 @@ def test_an_impossible_task_has_no_counterpart(tmp_path: Path) -> None:
         ({"episode_id": [-1]}, "its episode_id is -1"),
     ],
 )
-def test_a_spoilt_episode_of_android_control_is_passed_over_and_the_next_is_read(
+def test_a_spoilt_episode_of_android_control_is_skipped_and_the_next_is_read(
     tmp_path: Path, changed: Mapping[str, Sequence[Any]], said: str
 ) -> None:
     spoilt = android_control(1, [CLICK]) | changed
     write(tmp_path / "file", [example(spoilt), example(android_control(2, [CLICK]))])
     passed, kept = read(tmp_path)
-    assert isinstance(passed, PassedOver)
+    assert isinstance(passed, Unreadable)
     assert passed.where == "file, record 0"
     assert said in passed.why
     assert isinstance(kept, RecordedEpisode)
@@ -161,13 +161,13 @@ def test_a_spoilt_episode_of_android_control_is_passed_over_and_the_next_is_read
         ({"step_id": [-1]}, "it is step -1 of 2"),
     ],
 )
-def test_a_spoilt_episode_of_aitw_is_passed_over_and_the_next_is_read(
+def test_a_spoilt_episode_of_aitw_is_skipped_and_the_next_is_read(
     tmp_path: Path, changed: Mapping[str, Sequence[Any]], said: str
 ) -> None:
     steps = [*(step | changed for step in aitw("1", [TAP, TAP])), *aitw("2", [TAP, DONE])]
     write(tmp_path / "file", map(example, steps))
     passed, kept = read(tmp_path)
-    assert isinstance(passed, PassedOver)
+    assert isinstance(passed, Unreadable)
     assert passed.where == "file, record 0"
     assert said in passed.why
     assert isinstance(kept, RecordedEpisode)
@@ -180,7 +180,7 @@ def test_a_missing_feature_is_named(tmp_path: Path, name: str) -> None:
     del features[name]
     write(tmp_path / "file", [example(features)])
     [found] = episodes(files_of(tmp_path), Dataset.AITW)
-    assert isinstance(found, PassedOver)
+    assert isinstance(found, Unreadable)
     assert f"no feature `{name}`" in found.why
 
 
@@ -196,7 +196,7 @@ def test_a_file_that_is_cut_off_loses_its_end_alone(tmp_path: Path) -> None:
     assert "fetch it again" in str(passed)
     assert isinstance(last, RecordedEpisode)
     assert (first.episode_id, last.episode_id) == ("1", "3")
-    assert isinstance(passed, PassedOver)
+    assert isinstance(passed, Unreadable)
     assert passed.what == RESTS, "which may hold any number of episodes"
 
 

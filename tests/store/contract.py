@@ -184,7 +184,7 @@ class StoreContract:
         assert tensors["w"].tolist() == [11, 11, 11]
         assert [key[-7:] for key in store.list("runs/demo/checkpoints/")] == ["10.json", "11.json"]
 
-    def test_a_checkpoint_with_a_spoilt_file_is_passed_over(
+    def test_a_checkpoint_with_a_spoilt_file_is_skipped(
         self, store: ObjectStore, spoil: Spoil, caplog: pytest.LogCaptureFixture
     ) -> None:
         save_checkpoint(store, "demo", 1, {"w": np.zeros(3)}, {})

@@ -205,7 +205,7 @@ HOWS = [
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a_damaged_checkpoint_is_passed_over_with_a_warning(
+def test_a_damaged_checkpoint_is_skipped_with_a_warning(
     store: DirectoryStore, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     for u in (1, 2, 3):

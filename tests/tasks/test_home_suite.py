@@ -93,7 +93,7 @@ def test_no_entity_of_one_split_is_named_in_another() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(ENTITIES))
-def test_every_entity_is_dealt_once_and_the_words_of_held_out_ones_are_known_from_training(kind: str) -> None:
+def test_every_entity_is_assigned_once_and_the_words_of_held_out_ones_are_known_from_training(kind: str) -> None:
     by_split = assigned(kind)
     assert Counter(pair for part in by_split.values() for pair in part) == Counter(ENTITIES[kind])
     known = {word for pair in by_split[Split.TRAIN] for word in pair}

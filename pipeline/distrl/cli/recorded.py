@@ -53,7 +53,7 @@ def demonstrate_recorded(
             f"{result.already} of those to be left out are demonstrations of this run already, and are learned from: "
             "begin another run"
         )
-    print_passed_over(result.passed_over)
+    print_skipped(result.skipped)
     wanted = settings.warmup.demonstrations
     if result.in_topic < wanted:
         print_line(
@@ -119,12 +119,12 @@ def print_matched(matched: Matched) -> None:
     console.print(shown)
     if matched.unknown_goals:
         print_line(f"{matched.unknown_goals} episodes have a goal with words that the base model lacks")
-    print_passed_over(matched.passed_over)
+    print_skipped(matched.skipped)
 
 
-def print_passed_over(passed_over: Counter[str]) -> None:
-    for why, number in passed_over.most_common():
-        print_line(f"passed over: {number} {why}")
+def print_skipped(skipped: Counter[str]) -> None:
+    for why, number in skipped.most_common():
+        print_line(f"skipped: {number} {why}")
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 No phone is needed.
 
 A step is recorded as tokens express it, as a person's is (human.py); log μ is 0. The episode is a success: the data
-sets hold no failures but tasks that were found impossible, which are passed over. An episode's id is that of its data
+sets hold no failures but tasks that were found impossible, which are skipped. An episode's id is that of its data
 set, so a role that was stopped, or is run again, goes on with the episodes that are not in the topic. They come one
 after another in the order of the files: the warm-up draws by position, so a seed always has the same version 0.
 """
@@ -28,7 +28,7 @@ from distrl.errors import BrokerError, ConfigError, PolicyError
 from distrl.policy.actions import to_text
 from distrl.policy.protocol import Tokenizer
 from distrl.policy.registry import tokenizer_of
-from distrl.recordings.episode import EPISODES, PassedOver, RecordedEpisode, RecordedStep
+from distrl.recordings.episode import EPISODES, RecordedEpisode, RecordedStep, Unreadable
 from distrl.recordings.folder import Found
 from distrl.rollout.back_pressure import AbandonedError, Retry
 from distrl.rollout.wiring import screenshot_store
@@ -71,7 +71,7 @@ class Published:
     """Those that the caller named, and that are demonstrations of this run all the same."""
     in_topic: int = 0
     """Demonstrations, others included."""
-    passed_over: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
     """What and why -> how many."""
 
 
@@ -122,8 +122,8 @@ def run_recorded(
             except AbandonedError:
                 return result
     if not (stop.is_set() or result.written or result.known or result.already):
-        passed_over = result.passed_over + Counter({f"{EPISODES}: left out": result.left_out})
-        reasons = "; ".join(f"{number} {why}" for why, number in passed_over.most_common(3))
+        skipped = result.skipped + Counter({f"{EPISODES}: left out": result.left_out})
+        reasons = "; ".join(f"{number} {why}" for why, number in skipped.most_common(3))
         raise ConfigError(
             "--episodes",
             f"no episode can be a demonstration: {reasons or 'there is none'}",
@@ -141,10 +141,10 @@ def _take(
     publish: Callable[[Trajectory], None],
     result: Published,
 ) -> None:
-    """Publish one episode, or count it as known or passed over."""
-    if isinstance(found, PassedOver):
-        result.passed_over[f"{found.what}: cannot be read"] += 1
-        log.warning("passed over: %s", found)
+    """Publish one episode, or count it as known or skipped."""
+    if isinstance(found, Unreadable):
+        result.skipped[f"{found.what}: cannot be read"] += 1
+        log.warning("skipped: %s", found)
         return
     if task_id(found) in known:
         result.known += 1
@@ -154,8 +154,8 @@ def _take(
         publish(demonstration_of(found, tokenizer, keep))
     except (UnusableError, RecordTooLargeError) as error:
         kind = error.kind if isinstance(error, UnusableError) else "too large for the broker"
-        result.passed_over[f"{EPISODES}: {kind}"] += 1
-        log.info("passed over: %s: %s", found.where, error)
+        result.skipped[f"{EPISODES}: {kind}"] += 1
+        log.info("skipped: %s: %s", found.where, error)
         return
     known.add(task_id(found))
     result.written += 1

@@ -43,7 +43,7 @@ from distrl.types import SCRIPTED, Action, Outcome, Split, Task, Trajectory
 log = logging.getLogger(__name__)
 
 NAME = "demonstrate"
-MOST_PASSED: Final = 50
+MOST_SKIPPED: Final = 50
 """Tasks looked at for each that is demonstrated."""
 RETRIES = 3
 """How often an interrupted demonstration is played again before this role fails with DeviceError."""
@@ -156,14 +156,14 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event, monito
 
 def demonstration_tasks(config: Config, count: int) -> list[Task]:
     """Training tasks under another seed than the feeder's, so that no demonstrated task is fed in the same way. Of a
-    run with feeder.tasks none that its list holds out: their numbers are passed over.
+    run with feeder.tasks none that its list holds out: their numbers are skipped.
 
     Raises ConfigError where the list holds out nearly all of the suite.
     """
     suite, seed = suite_named(config.feeder.suite), _number(f"demonstrations {config.learner.seed}")
     refused = held_out(config.feeder) if config.feeder.tasks else None  # a suite holds out none of its own
     every = (
-        replace(suite.task(at, seed, Split.TRAIN), task_id=f"{SCRIPTED_ID}{at}") for at in range(MOST_PASSED * count)
+        replace(suite.task(at, seed, Split.TRAIN), task_id=f"{SCRIPTED_ID}{at}") for at in range(MOST_SKIPPED * count)
     )
     found = list(islice((each for each in every if refused is None or refused.why(each.instruction) is None), count))
     if len(found) < count:

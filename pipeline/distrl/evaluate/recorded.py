@@ -24,7 +24,7 @@ from distrl.evaluate.matching import Gestures, matches, padded
 from distrl.policy.actions import NAMES
 from distrl.policy.protocol import Tokenizer
 from distrl.policy.registry import tokenizer_of
-from distrl.recordings.episode import EPISODES, Dataset, PassedOver, RecordedEpisode
+from distrl.recordings.episode import EPISODES, Dataset, RecordedEpisode, Unreadable
 from distrl.recordings.folder import Found
 from distrl.rollout.decider import PolicyEndedError, VersionedDecider
 from distrl.rollout.episode import Observation
@@ -59,7 +59,7 @@ class Matched:
     """Those of them that match."""
     impossible: Counter[str] = field(default_factory=Counter)
     """Those of them whose action has no counterpart here."""
-    passed_over: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
     """What of the folder, and why -> how many."""
     unknown_goals: int = 0
     """Episodes in whose goal the base model reads <unk>."""
@@ -128,7 +128,7 @@ class Matched:
                 }
                 for name, steps in sorted(self.steps.items())
             },
-            "passed_over": dict(sorted(self.passed_over.items())),
+            "passed_over": dict(sorted(self.skipped.items())),  # scripts read this name
             "goals_with_unknown_words": self.unknown_goals,
         }
 
@@ -151,7 +151,7 @@ def match_versions(
             for found in read():
                 _take(found, policy.decider, tokenizer, pool, result)
             if not result.episodes:
-                why = "; ".join(f"{number} {why}" for why, number in result.passed_over.most_common(3))
+                why = "; ".join(f"{number} {why}" for why, number in result.skipped.most_common(3))
                 raise ConfigError(
                     "--episodes",
                     f"nothing can be read as {dataset.value}: {why or 'there is no record'}",
@@ -163,9 +163,9 @@ def match_versions(
 def _take(
     found: Found, decider: VersionedDecider, tokenizer: Tokenizer, pool: ThreadPoolExecutor, result: Matched
 ) -> None:
-    if isinstance(found, PassedOver):
-        result.passed_over[f"{found.what}: cannot be read"] += 1
-        log.warning("passed over: %s", found)
+    if isinstance(found, Unreadable):
+        result.skipped[f"{found.what}: cannot be read"] += 1
+        log.warning("skipped: %s", found)
         return
 
     def decide(observation: Observation) -> Action:
@@ -177,8 +177,8 @@ def _take(
     except PolicyEndedError:
         raise
     except PolicyError as error:  # such as a prompt that is longer than what the model reads
-        result.passed_over[f"{EPISODES}: the base model cannot read a step"] += 1
-        log.warning("passed over: %s: %s", found.where, error)
+        result.skipped[f"{EPISODES}: the base model cannot read a step"] += 1
+        log.warning("skipped: %s: %s", found.where, error)
         return
     result.add(found, do_match(found, chosen))
     result.unknown_goals += bool(tokenizer.unknown_words([found.goal]))

@@ -4,8 +4,8 @@
     others:                       follow     └─▶ fold ─▶ same weights?
 
 Only rank 0 reads the log and writes anything. The others get its state as it is recovered, and each journalled update
-with its window; their state is never saved. Within a fold, shards, passes and screenshots are dealt (compute.py).
-Screenshots are dealt as rank 0 reads of them, and each rank fetches its own beside what it computes.
+with its window; their state is never saved. Within a fold, shards, passes and screenshots are split (compute.py).
+Screenshots are assigned as rank 0 reads of them, and each rank fetches its own beside what it computes.
 
 A StoreError of an order is raised on every rank alike, and rank 0 may give it again. After any other error a rank ends,
 and so do all: the next start repeats the update.
@@ -146,11 +146,11 @@ class Leader:
         self._state = state
         self._wanted, self._coming, self._owners = {}, {}, {}
         self._screens.keep(())
-        state.features.deal_by(self._screens.__contains__)
+        state.features.assign_by(self._screens.__contains__)
         state.features.report_to(self._progress)
         alone = self._ranks.world == 1  # several look at theirs when all load them
         self._ahead.look_for(state.features if alone and state.policy.looks_beside else None)
-        state.context.compute.deal_to(self._ranks)
+        state.context.compute.split_among(self._ranks)
         if self._ranks.world > 1:
             order = Begin(state.meta(), state.tensors(), state.held(), state.features.is_kept)
             self._give(order, lambda: None, lambda: _digest_of_all(state))
@@ -267,8 +267,8 @@ def _follow(config: Config, ranks: Ranks, screens: Screens, stop: threading.Even
                 state = LearnerState.restore(config, order.meta, order.tensors, order.records)
                 if order.keep_features:
                     keep_features(state, config)
-                state.context.compute.deal_to(ranks)
-                state.features.deal_by(screens.__contains__)
+                state.context.compute.split_among(ranks)
+                state.features.assign_by(screens.__contains__)
                 state.features.report_to(monitor.progress)
                 screens.keep(())
                 digest = _digest_of_all(state)

@@ -44,7 +44,7 @@ def content_of(raw: RawRecord) -> bytes:
 def starts(config: Config, name: str, folded: Iterable[Watermark]) -> dict[int, int]:
     """Partition -> offset of the first record of topic `name` past the watermarks `folded`.
 
-    0 where nothing was folded: starting at the first record left would silently pass over what retention has deleted.
+    0 where nothing was folded: starting at the first record left would silently skip what retention has deleted.
     """
     begin = dict.fromkeys(range(topics.partitions(config, topics.TOPICS[name])), 0)
     return begin | reached(config, name, folded)

@@ -72,7 +72,7 @@ def _of(key: str) -> Reservation | None:
     """None, with a warning, for a name that no reservation has."""
     found = NAME.fullmatch(key.rsplit("/", 1)[-1])
     if found is None:
-        LOG.warning("%s is the name of no reserved version; it is passed over", key)
+        LOG.warning("%s is the name of no reserved version; it is skipped", key)
         return None
     version, update, sha256 = found.groups()
     return Reservation(int(version), int(update), sha256)
@@ -88,5 +88,5 @@ def _of_earlier_software(store: ObjectStore, run: str) -> list[Reservation]:
         found = json.loads(data)
         return [Reservation(int(found["version"]), int(found["update"]), str(found["sha256"]))]
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        LOG.warning("%s holds no reserved version; it is passed over", key)
+        LOG.warning("%s holds no reserved version; it is skipped", key)
         return []

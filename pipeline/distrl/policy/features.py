@@ -64,8 +64,8 @@ class Features:
         """From now on, call `progress` with each screenshot that is loaded."""
         self._progress = progress
 
-    def deal_by(self, at_hand: Callable[[ObjectRef], bool]) -> None:
-        """From now on, deal a screenshot to a rank of which `at_hand` says that it has it, or will have it soonest."""
+    def assign_by(self, at_hand: Callable[[ObjectRef], bool]) -> None:
+        """From now on, assign a screenshot to a rank of which `at_hand` says that it has, or will have it soonest."""
         self._at_hand = at_hand
 
     def __len__(self) -> int:
@@ -75,7 +75,7 @@ class Features:
         """Load the tokens of all `refs`. Raises what `images` raises, StoreError where there is no room for them,
         ComputeError where memory is not enough, and ConfigError; those loaded before stay.
 
-        compute: deals those that any rank lacks to the ranks; every rank calls it with the same `refs` then.
+        compute: splits those that any rank lacks among the ranks; every rank calls it with the same `refs` then.
         """
         missing = {ref.sha256: ref for ref in refs if not self.knows(ref)}.values()
         if self._folder is not None:

@@ -1,4 +1,4 @@
 """Reads episodes that others have published: AndroidControl and Android in the Wild. Files in, episodes out; no client.
 
-All of a file is untrusted. What cannot be read is passed over with its file, its record and the reason (`PassedOver`).
+All of a file is untrusted. What cannot be read is skipped with its file, its record and the reason (`Unreadable`).
 """

@@ -1,6 +1,6 @@
 """The episodes of a folder of gzip'd TFRecord files, one after another; a folder may be larger than the memory.
 
-An episode that is spoilt is passed over, with the reason; so is the rest of a file behind a place where it is damaged.
+An episode that is spoilt is skipped, with the reason; so is the rest of a file behind a place where it is damaged.
 All others are read.
 """
 
@@ -12,13 +12,13 @@ from typing import Final
 
 from distrl.errors import ConfigError
 from distrl.recordings import aitw, android_control
-from distrl.recordings.episode import EPISODE_ID, RECORDS, RESTS, Dataset, PassedOver, RecordedEpisode
+from distrl.recordings.episode import EPISODE_ID, RECORDS, RESTS, Dataset, RecordedEpisode, Unreadable
 from distrl.recordings.example import Features
 from distrl.recordings.tfrecord import is_gzip, records
 
 MARKS = {Dataset.ANDROID_CONTROL: android_control.MARK, Dataset.AITW: aitw.MARK}
 ONE_A_LINE: Final = "name a text file with the id of an episode on each line"
-Found = RecordedEpisode | PassedOver
+Found = RecordedEpisode | Unreadable
 _Example = tuple[str, Features]
 """File and record, and what the record holds."""
 
@@ -64,7 +64,7 @@ def dataset_of(files: list[Path]) -> Dataset:
     why = "their records are of no data set known here"
     for path in files:
         for each in _examples(path):
-            if isinstance(each, PassedOver):
+            if isinstance(each, Unreadable):
                 why = str(each)
                 break
             for dataset, mark in MARKS.items():
@@ -83,7 +83,7 @@ def episodes(
 ) -> Iterator[Found]:
     """The episodes of `files`, in their order. begun: called with each file before it is read."""
 
-    def examples() -> Iterator[_Example | PassedOver]:
+    def examples() -> Iterator[_Example | Unreadable]:
         for path in files:
             begun(path)
             yield from _examples(path)
@@ -91,7 +91,7 @@ def episodes(
     return _each(examples()) if dataset is Dataset.ANDROID_CONTROL else _grouped(examples())
 
 
-def _examples(path: Path) -> Iterator[_Example | PassedOver]:
+def _examples(path: Path) -> Iterator[_Example | Unreadable]:
     number = 0
     try:
         for number, data in enumerate(records(path), 1):
@@ -99,36 +99,36 @@ def _examples(path: Path) -> Iterator[_Example | PassedOver]:
             try:
                 yield where, Features(data)
             except ValueError as error:
-                yield PassedOver(where, str(error), RECORDS)
+                yield Unreadable(where, str(error), RECORDS)
     except (ValueError, OSError) as error:
         why = f"{error}; the rest of the file is not read: fetch it again"
-        yield PassedOver(f"{path.name}, record {number}", why, RESTS)
+        yield Unreadable(f"{path.name}, record {number}", why, RESTS)
 
 
-def _each(examples: Iterator[_Example | PassedOver]) -> Iterator[Found]:
+def _each(examples: Iterator[_Example | Unreadable]) -> Iterator[Found]:
     for each in examples:
-        if isinstance(each, PassedOver):
+        if isinstance(each, Unreadable):
             yield each
             continue
         where, features = each
         try:
             yield android_control.episode_of(features, where)
         except ValueError as error:
-            yield PassedOver(where, str(error))
+            yield Unreadable(where, str(error))
 
 
-def _grouped(examples: Iterator[_Example | PassedOver]) -> Iterator[Found]:
+def _grouped(examples: Iterator[_Example | Unreadable]) -> Iterator[Found]:
     """Steps that follow each other with one id are an episode. Another file may go on with it."""
     group: _Group | None = None
     for each in examples:
-        if isinstance(each, PassedOver):
+        if isinstance(each, Unreadable):
             yield each
             continue
         where, features = each
         try:
             episode_id = aitw.id_of(features)
         except ValueError as error:
-            yield PassedOver(where, str(error), RECORDS)
+            yield Unreadable(where, str(error), RECORDS)
             continue
         if group is None or group.episode_id != episode_id:
             if group is not None:
@@ -163,4 +163,4 @@ class _Group:
                 raise ValueError(self._spoilt)
             return aitw.assembled(self.episode_id, self._parts, self._where)
         except ValueError as error:
-            return PassedOver(self._where, f"episode {self.episode_id}: {error}")
+            return Unreadable(self._where, f"episode {self.episode_id}: {error}")

@@ -148,7 +148,7 @@ def copy_checkpoints(store: ObjectStore, to: ObjectStore, run: str) -> int:
     """Copy the checkpoints of `run`, the newest first, each manifest after the tensors that it names. Returns how many
     objects were copied.
 
-    The run's learner may prune meanwhile: a checkpoint that is gone or damaged is passed over, and where none was left
+    The run's learner may prune meanwhile: a checkpoint that is gone or damaged is skipped, and where none was left
     of all that were there, those that came since are copied. Raises StoreError where a store fails.
     """
     copied, tried, whole = set[str](), set[int](), 0

@@ -31,7 +31,7 @@ STEPS: Final = ("steps", "max_steps", "complexity")
 EPISODE: Final = "episode_id"
 """Which recorded episode a row comes from. It is among a task's parameters, and asks for nothing."""
 KNOWN: Final = (*INSTRUCTION, *TEMPLATE, *SUITE, *FAMILY, *STEPS, "split", "params", "check", "setup", EPISODE)
-PASSED_OVER: Final = (
+IGNORED: Final = (
     "episode_length", "step_id", "android_api_level", "current_activity", "device_type", "difficulty", "tags",
     "optimal_steps",
 )  # fmt: skip
@@ -111,7 +111,7 @@ def row_of(file: str, line: int, fields: Fields, defaults: Defaults) -> Row:
     A field that is missing, null or an empty text takes its default.
     """
     stated = {name: value for name, value in fields.items() if value is not None and value != ""}
-    strange = [name for name in stated if name not in KNOWN and name not in PASSED_OVER]
+    strange = [name for name in stated if name not in KNOWN and name not in IGNORED]
     if strange:
         raise ValueError(f"no field {strange[0][:40]!r}; a row has {', '.join(KNOWN)}")
     suite = _name(_one(stated, SUITE), defaults.suite, "suite")

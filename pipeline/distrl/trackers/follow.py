@@ -1,6 +1,6 @@
 """Reads a run's log and gives its points to a tracker: what is there at the start, then what comes.
 
-Every start reads the log from its beginning and passes over what the tracker was given: the points follow from the log
+Every start reads the log from its beginning and skips what the tracker was given: the points follow from the log
 (`protocol.Point`), so nothing but their names has to be kept. One thread; it joins no group and writes nothing to the
 broker.
 """

@@ -215,7 +215,7 @@ def test_a_priority_is_that_of_its_own_sequence(base: Path, screens: Screens) ->
     assert {each.slot for each in again} == {drawn[0].slot}
 
 
-def test_what_is_no_part_of_the_instruction_is_passed_over(base: Path, screens: Screens) -> None:
+def test_what_is_no_part_of_the_instruction_is_skipped(base: Path, screens: Screens) -> None:
     """A demonstration whose text the instruction does not have is skipped, and counted as such."""
     config = settings(base)
     (shown,) = played(config, screens, range(1), expert=True, steps=3)

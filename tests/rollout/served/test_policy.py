@@ -417,7 +417,7 @@ def test_a_process_that_ends_within_its_first_load_leaves_no_adapter(
 
 @pytest.mark.parametrize(("more", "is_taken"), [(-1, True), (0, True), (1, False), (5000, False)])
 def test_an_answer_that_is_longer_than_an_action_is_refused(base: Path, more: int, is_taken: bool) -> None:
-    """Of a server or proxy that drops max_completion_tokens: a learner would pass over the episode, or mask its end."""
+    """Of a server or proxy that drops max_completion_tokens: a learner would skip the episode, or mask its end."""
     form = form_of(settings(base, base, "http://127.0.0.1:1/v1"))
     question = form.question(seen().png, "open the settings", ())
     ids = (form.probe_tokens()[0],) * (form.tokenizer.action_length - 2 + more) + form.tokenizer.ends[:1]

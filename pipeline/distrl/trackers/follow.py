@@ -89,8 +89,9 @@ def track(
     make_folder(folder)
     with _alone(folder), ExitStack() as after:
         progress = load(folder / PROGRESS, run.id)
-        tracker, begun = open_tracker(folder), progress.points
+        begun = progress.points
         with _explained():
+            tracker = open_tracker(folder)
             after.callback(_finish, tracker)
             tracker.start(run, begun)
         for points in _batches(config, stop, follow):

@@ -29,3 +29,12 @@ def test_what_an_export_cannot_be_is_said_at_once(cli: Cli, tmp_path: Path, opti
     assert (ended.returncode, ended.stdout) == (1, "")
     assert message in ended.stderr
     assert [each.name for each in tmp_path.iterdir()] == ["there"]
+
+
+@pytest.mark.parametrize("content", ["x" * 15, "x" * 16 + "\n" + "y" * 16, "x" * 16 + "\t" + "y"])
+def test_a_token_that_no_header_can_show_is_refused(cli: Cli, tmp_path: Path, content: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(content)
+    ended = cli("view", "--token-file", str(file), "--set", "kafka.bootstrap=127.0.0.1:1")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert f"{file} does not hold one line of 16 or more printable ASCII characters" in ended.stderr

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from distrl.view.runs import Runs
 
 LEAST_TOKEN = 16
-"""Characters of a token, so that nobody guesses it."""
+"""Fewest characters of a token, so that nobody guesses it."""
 SHOWN_S = 0.2
 LOOPBACK = "127.0.0.1"
 REPORTS = (Path("out/ablations"), Path("out/experiments"))
@@ -196,8 +196,10 @@ def _token(file: Path) -> str:
         raise ConfigError(
             "--token-file", f"{file} cannot be read ({error})", f"openssl rand -hex 32 > {file}"
         ) from None
-    if len(found) < LEAST_TOKEN or not found.isascii():
+    if len(found) < LEAST_TOKEN or not (found.isascii() and found.isprintable()):  # a header has one line
         raise ConfigError(
-            "--token-file", f"{file} holds no secret of {LEAST_TOKEN} letters or more", f"openssl rand -hex 32 > {file}"
+            "--token-file",
+            f"{file} does not hold one line of {LEAST_TOKEN} or more printable ASCII characters",
+            f"openssl rand -hex 32 > {file}",
         )
     return found

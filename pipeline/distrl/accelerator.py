@@ -1,7 +1,7 @@
 """The processor that a process computes on: a CPU, or a GPU through CUDA.
 
 On one kind of processor the same log gives the same bits. On a GPU this takes deterministic kernels, products without
-TF32, and workspaces of one size for cuBLAS, which has to know before it starts.
+TF32, and cuBLAS workspaces of a fixed size, which must be set before cuBLAS starts.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from distrl.text import first_line
 CPU: Final = torch.device("cpu")
 
 WORKSPACES: Final = "CUBLAS_WORKSPACE_CONFIG"
-"""The variable that cuBLAS reads when it starts."""
+"""The environment variable that cuBLAS reads when it starts."""
 DETERMINISTIC: Final = (":4096:8", ":16:8")
-"""Values with which its products are the same each time, by NVIDIA's documentation; the first is the faster one."""
+"""Values of WORKSPACES with which products are the same each time, by NVIDIA's documentation; the first is the faster
+one."""
 
 DETERMINISM: Final = "deterministic"
-"""In what torch says of an operation for which it has no deterministic kernel."""
+"""Part of torch's message about an operation without a deterministic kernel."""
 CPU_MEMORY: Final = "DefaultCPUAllocator"
-"""In what torch says where the CPU's memory is not enough, which is a plain RuntimeError."""
+"""Part of torch's message where the CPU's memory is not enough; the error is a plain RuntimeError."""
 
 PIXELS: Final = "policy.max_pixels"
 SMALLER_PROMPTS: Final = f"a lower {PIXELS} or policy.history_screens"
 HALF: Final = "policy.precision=bfloat16"
 MORE: Final = "this run goes on where there is more memory on the same kind of processor"
-"""What hints are made of."""
+"""Parts of the hints below."""
 
 
 def device_of(chosen: str, setting: str) -> torch.device:
@@ -60,7 +61,7 @@ def device_of(chosen: str, setting: str) -> torch.device:
 
 
 def _own_gpu() -> int:
-    """The number among the ranks of this machine; 0 of one that is alone."""
+    """The number of this rank on its machine; 0 without ranks."""
     place = place_of(os.environ)
     return 0 if place is None else place.local_rank
 
@@ -72,9 +73,9 @@ def kind_of(device: torch.device) -> str:
 
 @contextmanager
 def explained(pass_rows: int) -> Iterator[None]:
-    """Raises ComputeError in place of what torch raises for too little memory and for a kernel that it lacks.
+    """Within, torch's errors about too little memory and about a missing deterministic kernel become a ComputeError.
 
-    pass_rows: what learner.microbatch has to be below for every pass to be smaller.
+    pass_rows: with a learner.microbatch below this number every pass is smaller.
     """
     fewer = pass_rows // 2
     where, lower = ("learner.microbatch", f"learner.microbatch={fewer}") if fewer else (PIXELS, SMALLER_PROMPTS)
@@ -115,7 +116,7 @@ def deciding(rows: int) -> AbstractContextManager[None]:
 
 @contextmanager
 def enough_memory(where: str, doing: str, hint: str) -> Iterator[None]:
-    """Raises ComputeError in place of what torch raises for too little memory."""
+    """Within, torch's errors about too little memory become a ComputeError."""
     try:
         yield
     except RuntimeError as error:
@@ -130,7 +131,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
 
 def _make_exact() -> None:
-    """Have CUDA compute the same each time, in full float32. Raises ConfigError where the environment says other."""
+    """Have CUDA compute the same each time, in full float32. Raises ConfigError where WORKSPACES has another value."""
     if (found := os.environ.setdefault(WORKSPACES, DETERMINISTIC[0])) not in DETERMINISTIC:
         raise ConfigError(
             WORKSPACES,

@@ -1,4 +1,4 @@
-"""Tells a process from a later one with its pid, and a boot from another, also where the clock was set meanwhile."""
+"""Identifies a process by more than its pid, and a boot of the machine, even if the system clock is set meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def boot_id() -> str:
 def birth_of(pid: int) -> str:
     """When the process began, the same for as long as it lives: on Linux ticks since the boot, and which boot.
 
-    psutil's time of the start is one of the clock, which moves with it. Raises psutil.NoSuchProcess.
+    psutil's start time would not do: it changes when the system clock is set. Raises psutil.NoSuchProcess.
     """
     if boot := boot_id():
         with suppress(OSError):  # it has ended

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Clock:
-    """Two clocks."""
+    """The time of day, and a monotonic clock."""
 
     now: Callable[[], float] = time.time
     """Seconds since the epoch, for timestamps."""

@@ -69,7 +69,7 @@ class Compute:
         self.shards = config.learner.shards
 
     def split_among(self, ranks: Ranks) -> None:
-        """From now on, on `ranks`. Raises ConfigError where one of them would have nothing to do."""
+        """Compute on `ranks` from now on. Raises ConfigError where one of them would have nothing to do."""
         refuse_idle_ranks(self._config, ranks.world)
         self._ranks = ranks
 
@@ -160,7 +160,8 @@ class Compute:
     def _in_passes(
         self, parameters: Sequence[nn.Parameter], rows: int, shard: slice, part: Callable[[slice], ShardResult]
     ) -> tuple[Gradients, list[Mapping[str, Tensor]]]:
-        """What a shard adds to the gradient of the mean loss of `rows` rows, and what is known of its own."""
+        """A shard's part of the gradient of the mean loss over `rows` rows, and the `ShardResult.rows` of its
+        passes."""
         total: Gradients = [None] * len(parameters)
         found: list[Mapping[str, Tensor]] = []
         most = self._config.learner.microbatch or shard.stop - shard.start
@@ -173,7 +174,7 @@ class Compute:
     def _pass(
         self, parameters: Sequence[nn.Parameter], rows: int, piece: slice, part: Callable[[slice], ShardResult]
     ) -> tuple[Sequence[Tensor | None], Mapping[str, Tensor]]:
-        """Of one pass. Where memory is not enough, it is repeated from the same random state with less."""
+        """The same of one pass. Where memory is not enough, it is repeated from the same random state with less."""
         drawn = _random_state()
 
         def once() -> tuple[Sequence[Tensor | None], Mapping[str, Tensor]]:
@@ -190,7 +191,7 @@ class Compute:
                 what = first_line(error)
             # past the except block: the error holds the frame of `once`, and so what the failed pass has made
             LOG.warning(
-                "memory is not enough for a pass of %d rows (%s); it is repeated, as all later ones, with "
+                "memory is not enough for a pass of %d rows (%s): it is repeated, and later passes run, with "
                 "learner.gradient_checkpointing, which changes no bit",
                 piece.stop - piece.start,
                 what,
@@ -304,7 +305,7 @@ def refuse_idle_ranks(config: Config, world: int) -> None:
 
 
 def _done(work: Callable[[T], R], items: Iterable[T]) -> tuple[list[R], DistrlError | None]:
-    """What `work` made of the items before it failed, and how it did."""
+    """The results of `work` up to the first item that fails, and the error of that item."""
     done: list[R] = []
     try:
         for item in items:

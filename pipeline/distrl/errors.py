@@ -8,7 +8,7 @@ class DistrlError(Exception):
 
     where: the setting, topic, object, device or file concerned.
     what: the fact that is wrong.
-    hint: the command or setting that puts it right.
+    hint: the command or setting that fixes it.
     """
 
     def __init__(self, where: str, what: str, hint: str) -> None:

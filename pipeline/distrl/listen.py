@@ -1,4 +1,4 @@
-"""Listening for connections."""
+"""Opens listening TCP sockets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket at an address of either family; :: is every address of both. Raises OSError, and OverflowError
-    for no port."""
+    """A listening socket at an IPv4 or IPv6 address; `::` is every address of both. Raises OSError, and OverflowError
+    for a number that is no port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, port), family=family, dualstack_ipv6=host == "::")

@@ -1,6 +1,6 @@
-"""What on this machine decides the last bits of a sum and of a decoded screenshot, and no setting does.
+"""The hardware and package versions that decide the last bits of sums and of decoded screenshots.
 
-What is persisted under names that hold it is taken by no machine that would compute something else.
+Results that are cached under names that hold them are not used by a machine that would compute other bits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def processor_and_packages() -> tuple[str, ...]:
 
 
 def processor() -> str:
-    """The CPU alone, for who reads where a figure was computed."""
+    """The CPU alone, for people who want to know where a figure was computed."""
     return " ".join(filter(None, _processor()))
 
 
@@ -38,7 +38,7 @@ def _processor() -> tuple[str, str, str]:
 
 
 def _model() -> str:
-    """Of the processor, as Linux names it; empty elsewhere. On ARM it has no name but three numbers."""
+    """The CPU's model as Linux names it; empty elsewhere. On ARM three numbers stand for the name."""
     try:
         lines = CPUINFO.read_text(errors="replace").splitlines()
     except OSError:

@@ -64,8 +64,8 @@ class StoppableThread(SupervisedThread):
         super().__init__(lambda: target(self._stop), name)
 
     def stop(self, release: Callable[[], None] = lambda: None) -> None:
-        """Set the event and wait until the thread has ended. release: called in between, has what the thread waits for
-        end sooner."""
+        """Set the event and wait until the thread has ended. release: called in between, to end early what the thread
+        waits for."""
         self._stop.set()
         release()
         self.join()

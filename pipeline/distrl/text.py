@@ -19,7 +19,7 @@ def encodable(text: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Of what an error says, or its name; for people."""
+    """The first line of an error's message, or the name of its class; for people."""
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 

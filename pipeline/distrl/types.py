@@ -376,7 +376,7 @@ class DrawnStep:
 
 @dataclass(frozen=True, slots=True)
 class DrawnTrajectory:
-    """The drawn steps of one trajectory, in order. topic: without distrl and the run."""
+    """The drawn steps of one trajectory, in order. topic: its name without `distrl.<run>.`."""
 
     topic: str
     partition: int
@@ -386,13 +386,13 @@ class DrawnTrajectory:
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """What one update drew from its memory. Derived: the fold of the same log gives it again, and none reads it."""
+    """What one update drew from its memory. Derived: folding the same log gives it again. No fold reads it."""
 
     u: int
     phase: str
     """What the update did, like critics or a-ride."""
     journalled_at: int
-    """That of the update, which tells it from a void one of the same number."""
+    """That of the update; a void one of the same number has another."""
     trajectories: tuple[DrawnTrajectory, ...]
 
 

@@ -1,7 +1,7 @@
-"""What Prometheus computes of the figures of a run, and what it calls a person for. `make chart` writes them as rules.
+"""The recording rules and alerts for Prometheus. `make chart` writes them into the chart.
 
-Few alerts: each is of something that no process puts right by itself, and docs/runbooks.md has what to do. A process
-that hangs or ends is its supervisor's matter (the probes of endpoint.py, `distrl train`).
+There are few alerts. Each is for a problem that no process fixes by itself, and docs/runbooks.md says what to do. A
+process that hangs or ends is left to its supervisor (the probes of endpoint.py, `distrl train`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Alert:
     name: str
     expression: str
     lasting: str
-    """How long the expression holds before a person is called."""
+    """How long the expression must hold before the alert fires."""
     severity: Literal["critical", "warning"]
     """critical: nothing is learned until somebody acts."""
     summary: str
@@ -68,9 +68,9 @@ RECORDED: Final = (
 
 
 def _grown(counter: str, within: str) -> str:
-    """How much a counter has grown. One that is first seen with a value has grown by it, which `increase` leaves out:
-    a process may meet what it counts before it is looked at. What was seen in the hour before is not first seen: else
-    each gap in the scrapes would call a person."""
+    """How much a counter has grown. `increase` leaves out the value with which a counter is first scraped, so that
+    value is added: a process may count something before its first scrape. A counter that was scraped within the hour
+    before is not new; else each gap in the scrapes would fire the alert."""
     known = f"last_over_time({counter}[1h] offset {within})"
     return f"increase({counter}[{within}]) > 0 or ({counter} unless {known})"
 
@@ -81,7 +81,7 @@ ALERTS: Final = (
         f"max by (run) ({name('quiet_seconds')}) > 600",
         "5m",
         "critical",
-        "run {{ $labels.run }}: no trajectory for {{ $value | humanizeDuration }}, or interrupted ones alone, though "
+        "run {{ $labels.run }}: for {{ $value | humanizeDuration }} no trajectory, or only interrupted ones, though "
         "tasks are outstanding",
     ),
     Alert(
@@ -90,7 +90,7 @@ ALERTS: Final = (
         f' unless on (run) sum by (run) (rate({name("outcomes")}{{outcome=~"{JUDGED}"}}[30m])) > 0',
         "15m",
         "critical",
-        "run {{ $labels.run }}: of its episodes nobody can say how they ended, so nothing is learned from them",
+        "run {{ $labels.run }}: the outcome of every episode is unknown, so nothing is learned from them",
     ),
     Alert(
         "DistrlNoLearner",
@@ -99,7 +99,7 @@ ALERTS: Final = (
         f' unless on (run) count by (run) ({name("ready")}{{role="learner", process="learner"}} == 1)',
         "15m",
         "critical",
-        "run {{ $labels.run }} is fed, and no learner of it is ready",
+        "run {{ $labels.run }} has a feeder, and no learner that is ready",
     ),
     Alert(
         "DistrlNotLearning",
@@ -115,7 +115,7 @@ ALERTS: Final = (
         f' unless on (run) count by (run) ({name("ready")}{{role="feeder"}} == 1)',
         "15m",
         "critical",
-        "run {{ $labels.run }} has a learner or workers, and no feeder of it is ready",
+        "run {{ $labels.run }} has a learner or workers, and no feeder that is ready",
     ),
     Alert(
         "DistrlStalled",

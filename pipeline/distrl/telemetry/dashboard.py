@@ -49,7 +49,7 @@ ROWS: Final = (
         (
             Panel(
                 "Episodes a minute",
-                "Of all workers, and of each. Where it falls, see the phones below and what waits for Kafka.",
+                "All workers together, and each one. If it falls, see the phones and the waiting calls below.",
                 "short",
                 (
                     Query(f"60 * {of(EPISODE_RATE)}", "all"),
@@ -68,7 +68,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Success by suite",
-                "Of training episodes of the last 30 minutes, and of the version that was evaluated last.",
+                "Training episodes of the last 30 minutes, and the version that was evaluated last.",
                 "percentunit",
                 (
                     Query(of(SUCCESS), "training, {{suite}}"),
@@ -82,14 +82,14 @@ ROWS: Final = (
         (
             Panel(
                 "Learner's time",
-                "The share of its time in updates, and without enough trajectories for one. The rest is storing, "
-                "publishing and waiting for servers.",
+                "Share of its time that goes into updates, and into waiting for the trajectories of the next one. The "
+                "rest is storing, publishing and waiting for servers.",
                 "percentunit",
                 (Query(of(FOLDING_SHARE), "in updates"), Query(of(WAITING_SHARE), "waiting for trajectories")),
             ),
             Panel(
                 "Policy lag",
-                "Versions between the one that acted and the newest when the trajectory is learned.",
+                "How many versions newer the newest one is than the one that acted, when the trajectory is learned.",
                 "short",
                 (
                     Query(of("window_lag_mean"), "mean"),
@@ -105,11 +105,13 @@ ROWS: Final = (
             ),
             Panel(
                 "Updates",
-                "The time of one, and how many there were.",
+                "Updates so far, and trajectories that no update has folded yet.",
                 "short",
                 (Query(of("update"), "updates"), Query(of("pending"), "pending trajectories")),
             ),
-            Panel("Time of an update", "Of the last one.", "s", (Query(of("update_seconds"), "last update"),)),
+            Panel(
+                "Time of an update", "Wall time of the last update.", "s", (Query(of("update_seconds"), "last update"),)
+            ),
             Panel(
                 "Health of learning",
                 "An entropy that falls to 0 explores no more; a sample share near 0 learns from few of the samples.",
@@ -127,7 +129,7 @@ ROWS: Final = (
         (
             Panel(
                 "Versions loaded",
-                "By each worker, and the newest that the learner has published.",
+                "The version that each worker has loaded, and the newest that the learner has published.",
                 "short",
                 (
                     Query(f"max({of('version', OF_LEARNER)})", "published"),
@@ -142,7 +144,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Refused versions",
-                "Of a wrong hash or another base model.",
+                "Versions of the last 30 minutes with a wrong hash or another base model.",
                 "short",
                 (Query(f"sum by (process) (increase({of('reload_alerts')}[30m]))", "{{process}}"),),
             ),
@@ -153,7 +155,7 @@ ROWS: Final = (
         (
             Panel(
                 "Phones by state",
-                "Idle and leased ones answer.",
+                "Phones in the states idle and leased answer.",
                 "short",
                 (Query(f"sum by (state) ({of('devices')})", "{{state}}"),),
             ),
@@ -165,7 +167,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Time of a step",
-                "Where it goes, mean over the workers.",
+                "What the time of a step is spent on, as means over the workers.",
                 "s",
                 (
                     Query(f"avg({of('phone_ms')})", "action on the phone"),
@@ -193,7 +195,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Progress",
-                "Since the main loop of each process made progress; liveness goes by it.",
+                "Time since the main loop of each process last made progress; the liveness probe uses it.",
                 "s",
                 (Query(of("progress_age_seconds"), "{{role}} {{process}}"),),
             ),

@@ -1,8 +1,8 @@
-"""A small HTTP server on one thread of its own, which no client can keep from its work.
+"""A small HTTP server on a thread of its own, which no client can block.
 
-A probe that finds no answer gets the process killed, so an exchange has a total deadline, which the servers of the
-standard library have not: a client that sends a byte now and then would hold a thread of theirs for ever. Requests have
-no body, answers are small, and a connection is closed after one.
+A probe without an answer gets the process killed, so each exchange has a total deadline. The servers of the standard
+library have none: a client that sends a byte now and then would hold a thread of theirs for ever. Requests have no
+body, answers are small, and a connection is closed after one exchange.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A process's figures and probes for others: /metrics in Prometheus' format, /livez and /readyz.
+"""A process's metrics and probes over HTTP: /metrics in Prometheus' format, /livez and /readyz.
 
-Every series has the labels run, role and process: a panel adds up by run and names a worker as its heartbeats do,
-without a join, and it costs no further series.
+Every series has the labels run, role and process, so that a panel needs no join to add up by run and to name a worker
+as its heartbeats do. These labels add no series.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ IDENTITY: Final = ("run", "role", "process")
 
 
 class RoleCollector(Collector):
-    """The series of one process, from its monitor. Names that are not in METRICS, as a foreign algorithm's, are left
-    out."""
+    """The series of one process, from its monitor. Names that are not in METRICS, such as those of an algorithm from
+    another package, are left out."""
 
     def __init__(self, monitor: Monitor, run: str, role: str, process: str) -> None:
         self._monitor, self._role, self._identity = monitor, role, (run, role, process)

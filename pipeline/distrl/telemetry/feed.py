@@ -39,13 +39,13 @@ SLICE_S = 0.05
 """Wait on one topic before the next; four of these are the view's delay."""
 
 LATE_S = 1.0
-"""How much later than it should a heartbeat may come that is waited for."""
+"""How long past its due time a heartbeat is waited for."""
 CLOCK_OFF_S = 5.0
-"""A clock that is off by so much is worth a word: a process is silent after 20 s."""
+"""Clocks that differ by this much are reported; a process counts as silent after 20 s."""
 
 AGES: Final = 12
-"""Reads with new heartbeats that the clocks are compared by: of one process those of a minute, so that a clock that was
-set right is taken for right again."""
+"""Reads with new heartbeats over which the clocks are compared: about a minute with one process, so that a clock that
+was corrected is soon trusted again."""
 
 OnRead = Callable[[int, int], None]
 """Called while the log is read at the start, with how many records were read, and an upper bound of how many there
@@ -58,9 +58,11 @@ class RunFeed:
     def __init__(self, config: Config, on_read: OnRead | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         self._config, self._clock = config, clock
         self._ages: deque[int] = deque(maxlen=AGES)
-        """By how much new heartbeats were older when they came: this machine's clock less the broker's, or more."""
+        """How old new heartbeats were when they were read, in ms: this machine's clock minus the broker's, plus the
+        delay of each."""
         self._least_ahead_ms = 0
-        """The same, or less: by how much one is older than `_begun_ms`."""
+        """A lower bound of this machine's clock minus the broker's, in ms: how far the time of a heartbeat that was
+        appended after `_begun_ms` lies before it."""
         found = restored(config, [topic for topic in WATCHED if topic != HEARTBEATS], view_of)
         self._view, snapshot = found or (RunView(), None)
         with ExitStack() as opened:  # closes the open readers if a later topic cannot be read
@@ -104,8 +106,8 @@ class RunFeed:
                     self._compare(batch)
 
     def listen(self) -> None:
-        """Wait for a new heartbeat, no longer than one takes, where a clock that is off would explain what is seen:
-        that nobody is alive, or that records are of the future."""
+        """Wait for a new heartbeat, at most until one is due, where a wrong clock would explain what is seen: that no
+        process is alive, or that records are from the future."""
         until = time.monotonic() + self._config.worker.heartbeat_s + LATE_S
         while self._ahead_ms is None and self._is_doubtful() and time.monotonic() < until:
             self.wait(len(self._readers) * SLICE_S)
@@ -113,11 +115,12 @@ class RunFeed:
             self._ages.append(self._least_ahead_ms)
 
     def _is_doubtful(self) -> bool:
-        """Asks the view for processes: a status leaves out those that a clock far ahead takes for forgotten."""
+        """Whether a wrong clock would explain what is seen. Counts the view's processes, as a status leaves out those
+        that look forgotten to a clock that is far ahead."""
         return self._view.processes > 0 and (not self.status().heard() or self.ahead_s <= -CLOCK_OFF_S)
 
     def _compare(self, beats: Sequence[RawRecord]) -> None:
-        """This machine's clock with the broker's, by heartbeats as they come."""
+        """Compare this machine's clock with the broker's, by heartbeats as they arrive."""
         ends = self._beats.ends
         new = [raw.timestamp for raw in beats if raw.position.offset >= ends[raw.position.partition]]
         if new:
@@ -126,7 +129,8 @@ class RunFeed:
 
     @property
     def _ahead_ms(self) -> int | None:
-        """This machine's clock less the broker's, or more, by the newest heartbeats; None before one has come."""
+        """An upper bound of this machine's clock minus the broker's, from the newest heartbeats; None before one has
+        come."""
         return min(self._ages, default=None)
 
     @property

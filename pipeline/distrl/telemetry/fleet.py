@@ -29,7 +29,7 @@ class FleetFinding:
 
 
 def fleet_findings(config: Config, feed: RunFeed) -> list[FleetFinding]:
-    """No more than that a clock is off if there is no recent heartbeat of a worker or feeder. Raises BrokerError."""
+    """Only what `clock_findings` has if no worker or feeder has sent a heartbeat lately. Raises BrokerError."""
     progress, clock = feed.progress(), clock_findings(feed.ahead_s)
     if not any(beat.role in ("worker", "feeder") for beat in progress.beats):
         return clock
@@ -43,7 +43,7 @@ def clock_findings(ahead_s: float) -> list[FleetFinding]:
         return []
     where = "ahead of" if ahead_s > 0 else "behind"
     detail = f"this machine's is at least {abs(ahead_s):.0f} s {where} the broker's"
-    hint = "set both by NTP: where no new record shows the broker's time, who is silent is not known"
+    hint = "set both by NTP: without new records it cannot be told which processes are silent"
     return [FleetFinding("clock", False, detail, hint)]
 
 

@@ -23,7 +23,7 @@ AGAIN_S = 10.0
 attempt, some hundred times a minute, which would hide everything else."""
 
 COLLECTOR_AGAIN_S = 300.0
-"""As AGAIN_S, of whatever is logged about a collector that is away: nothing but traces is lost."""
+"""As AGAIN_S, for messages about a trace collector that does not answer: only traces are lost."""
 
 REMEMBERED = 1000
 """Most remembered warnings: some name a record each, and a role may run for weeks."""

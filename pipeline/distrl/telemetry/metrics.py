@@ -108,21 +108,21 @@ METRICS: Final[dict[str, Metric]] = {
         "requests to the judge since the process started; see judge.requests_per_minute", WORKER, kind=COUNTER
     ),
     "judge_retries": Metric(
-        "requests to the judge that were repeated: it was busy, or its answer was none", WORKER, kind=COUNTER
+        "requests to the judge that were repeated: it was busy, or its answer was no verdict", WORKER, kind=COUNTER
     ),
     "judge_seconds": Metric("mean time of one request to the judge", WORKER, unit=SECONDS),
     "judge_slowest_seconds": Metric("the longest request to the judge; see judge.timeout_s", WORKER, unit=SECONDS),
     "judge_tokens": Metric("tokens that the judge read and wrote since the process started", WORKER, kind=COUNTER),
-    "judge_cost": Metric("what they cost, by judge.price_in and judge.price_out", WORKER, kind=COUNTER),
+    "judge_cost": Metric("cost of the judge's tokens, by judge.price_in and judge.price_out", WORKER, kind=COUNTER),
     "judge_queue": Metric(
         "episodes that wait for the judge of their actions; those that find no room are published unjudged", WORKER
     ),
     "actions_judged": Metric(
         "actions that the judge called valid or invalid since the process started", WORKER, kind=COUNTER
     ),
-    "actions_invalid": Metric("of those, called invalid", WORKER, kind=COUNTER),
+    "actions_invalid": Metric("actions that the judge called invalid since the process started", WORKER, kind=COUNTER),
     "actions_unjudged": Metric(
-        "actions that it was to judge and nobody did; see judge.validity_actions", WORKER, kind=COUNTER
+        "actions that were to be judged and were not; see judge.validity_actions", WORKER, kind=COUNTER
     ),
     # learner
     "update": Metric("updates folded", LEARNER),
@@ -131,10 +131,16 @@ METRICS: Final[dict[str, Metric]] = {
     "buffer": Metric("transitions in the replay buffer", LEARNER),
     "trajectories": Metric("trajectories in the last update's window", LEARNER),
     "skipped": Metric(
-        "of those, not learned from: interrupted, unjudged, empty, malformed or refused by the algorithm", LEARNER
+        "trajectories of the last window that are not learned from: interrupted, unjudged, empty, malformed or refused "
+        "by the algorithm",
+        LEARNER,
     ),
-    "window_lag_mean": Metric("versions that those were behind when their update was journalled, mean", LEARNER),
-    "window_lag_max": Metric("the same of the one that was most behind; see feeder.max_lag", LEARNER),
+    "window_lag_mean": Metric(
+        "versions that trajectories of the last window were behind when their update was journalled, mean", LEARNER
+    ),
+    "window_lag_max": Metric(
+        "versions that the oldest trajectory of the last window was behind; see feeder.max_lag", LEARNER
+    ),
     "window_age_seconds": Metric(
         "from the end of an episode to the update that folds it, mean of the last window", LEARNER, unit=SECONDS
     ),
@@ -167,7 +173,7 @@ METRICS: Final[dict[str, Metric]] = {
         unit=RATIO,
     ),
     "clipped": Metric(
-        "share of ratios above algorithm.ratio_clip or algorithm.rho_max, or that algorithm.clip takes the gradient of",
+        "share of ratios above algorithm.ratio_clip or algorithm.rho_max, or whose gradient algorithm.clip removes",
         LEARNER,
         unit=RATIO,
     ),

@@ -1,4 +1,4 @@
-"""What a process says of itself: whether its loop makes progress, whether it can work, and its figures.
+"""The status of one process: whether its loop makes progress, whether it can work, and its metrics.
 
 The role's own threads write, the thread of endpoint.py reads. A report is made by the loop and not by the scrape, so
 that nothing of a role is read while it changes; a scrape finds one that is at most SHOWN_S older than the loop's last

@@ -33,11 +33,11 @@ class Span(Protocol):
 
     @property
     def headers(self) -> Headers:
-        """Of a record that follows from this span."""
+        """The headers of a record that follows from this span."""
 
     @property
     def recording(self) -> bool:
-        """Whether it is sent; if not, attributes and children are in vain."""
+        """Whether the span is sent; if not, attributes and children have no effect."""
 
     def child(self, name: str, at_ms: int, attributes: Attributes, kind: Kind = "internal") -> Span: ...
     def end(self, at_ms: int) -> None: ...
@@ -52,7 +52,7 @@ class Tracer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Untraced:
-    """What stands for a span where nothing is traced."""
+    """Stands in for a span where nothing is traced."""
 
     headers: Headers
     recording: bool = False

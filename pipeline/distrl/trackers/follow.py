@@ -41,7 +41,7 @@ LOCK: Final = ".lock"
 SLICE_S: Final = 0.2
 """Wait on one topic before the next; five of these are the delay of a point."""
 LOOK_S: Final = 2.0
-"""Between two looks for the settings of a run that has not begun."""
+"""Pause between two reads of the settings of a run that has not begun."""
 BATCH: Final = 100
 """Points that a tracker is given at once, after which its progress is saved."""
 
@@ -139,8 +139,8 @@ def _batches(config: Config, stop: threading.Event, follow: bool) -> Iterator[Se
 
 
 def _past(readers: Mapping[str, LogReader]) -> Iterator[Batch]:
-    """What the topics have up to their ends: updates first, as what they have folded need not be kept; heartbeats and
-    figures last and by their time, as the ones stand in for the others."""
+    """The records up to the present end of each topic. Updates come first, so that trajectories which they have folded
+    need not be kept. Heartbeats and figures come last, merged by time, as a heartbeat stands in for missing figures."""
     by_time = [name for name in (FIGURES, HEARTBEATS) if name in readers]
     for name, reader in readers.items():
         if name not in by_time:
@@ -187,7 +187,8 @@ _TAKE: Final = {
     HEARTBEATS: _heartbeat,
     FIGURES: _figures,
 }
-"""In the order in which they are read: of an update that has figures, these are read when its heartbeat is."""
+"""In the order in which the topics are read. Figures come after heartbeats, so that the figures of an update, if it has
+any, are read in the same turn as its heartbeat, or before."""
 
 
 def _feed(points: RunPoints, batch: Batch) -> None:

@@ -28,7 +28,7 @@ EVALUATOR: Final = "evaluator"
 LONGEST_NAME: Final = 40
 """Characters of a suite's name in the name of a figure."""
 DIGEST: Final = 6
-"""Those that tell it from another name that would be written alike: hexadecimal digits of its sha256."""
+"""Hexadecimal digits of its sha256, which distinguish it from another name that would be written alike."""
 
 OF_A_WINDOW: Final = (
     "collection/window", "collection/without_outcome", "collection/steps", "collection/success", "lag/mean", "lag/max",
@@ -97,19 +97,19 @@ class RunPoints:
     def __init__(self, topic: str, expected: Callable[[Split], int], *, recorded: bool = False, first: int = 0) -> None:
         """topic: full name of the trajectories topic. expected: tasks of a whole evaluation on a split, as the settings
         say: an evaluator may have been started with others, and reports how many. recorded: whether the run has the
-        topic of figures. first: offset of the first trajectory that the log still has: what
-        took in earlier ones has no figures of them, rather than others than it had when they were there.
+        topic of figures. first: offset of the first trajectory that the log still has. An update that folded earlier
+        ones gets no figures of its window, as they would differ from those that it had when all were there.
         """
         self._topic, self._expected, self._first = topic, expected, first
         self._marked = 0
-        """Up to where the update before took in trajectories."""
+        """Offset up to which the update before folded trajectories."""
         self._played: deque[_Played] = deque()
-        """Those that no update has taken in."""
+        """Trajectories that no update has folded yet."""
         self._read = 0
-        """Offset behind the last trajectory that was read."""
+        """Offset after the last trajectory that was read."""
         self._seen = IdSet()
         self._updates: deque[Update] = deque()
-        """Those whose trajectories are not all read."""
+        """Updates whose trajectories are not all read yet."""
         self._total = 0
         self._recent: deque[bool] = deque(maxlen=SUCCESS_WINDOW)
         self._journalled_at: int | None = None
@@ -149,7 +149,8 @@ class RunPoints:
             self._played.append(_Played(at, record.outcome, len(record.steps), oldest, record.finished_at))
 
     def update(self, line: Update) -> None:
-        """line: of the journal. One that makes others void is no update; what is computed again has its step again."""
+        """line: of the journal. A line that makes others void is no update; an update that is computed again has the
+        same step again."""
         if line.void:
             return
         self._updates.append(line)
@@ -177,21 +178,23 @@ class RunPoints:
         self._reports.quiet()
 
     def ended(self) -> None:
-        """Nothing more is read: evaluations have ended that have as many tasks as was planned."""
+        """Nothing more is read: an evaluation with as many tasks as planned has ended."""
         self._reports.ended()
         for split in Split:
             going_on = self._of(split).items()
             self._end([key for key, each in going_on if len(each.tasks) >= self._planned(each, split)], split)
 
     def evaluation(self, record: Evaluation) -> None:
-        """A version's points, one for each suite, are whole once it has as many tasks as its evaluator reports (or, in
-        a log where none does, the settings say). Where a person has chosen how many, they are once they are those of
-        the last version that was whole. In any case they are when the next version's come. One with a part of the
-        tasks of the version before then waits for the others: those that end soon come first, and are rather successes.
+        """A version has one point for each suite. They are ready once the version has as many tasks as its evaluator
+        reports, or the settings say where no evaluator reports. Where a person has chosen the number of tasks, they are
+        ready once the tasks are those of the last complete version. In any case they are ready when evaluations of the
+        next version come, unless the version has only a part of the tasks of the one before: then it waits for the
+        others, as short episodes end first and are more often successes.
 
-        Once the evaluator has played all of its own, what a person asks for does not count, so that a late start gives
-        the same point. It may not where the evaluator had another number of tasks than the settings say now, as a start
-        reads evaluations before heartbeats, or where the evaluator itself was started again with more.
+        Once the evaluator has played all of its own tasks, those that a person asks for do not count, so that a late
+        start gives the same point. A late start may give another point where the evaluator had another number of tasks
+        than the settings say now, as a start reads evaluations before heartbeats, or where the evaluator itself was
+        started again with more.
         """
         if record.version < 0:
             return  # an agent without weights: no step of learning
@@ -296,7 +299,7 @@ class RunPoints:
         return Point(JOURNAL, Axis.UPDATE, update.u, update.journalled_at, values)
 
     def _not_known(self, is_whole: bool) -> Iterator[str]:
-        """Figures that the log no longer has what they count of. is_whole: the log has the whole window."""
+        """Names of the figures whose records the log no longer has. is_whole: the log has the whole window."""
         if self._first:
             yield "collection/trajectories"
         if self._first and len(self._recent) < SUCCESS_WINDOW:

@@ -34,11 +34,12 @@ GROUPS: Final[Mapping[str, Axis]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Some figures at one step. One of an update follows from the log alone: made again, it is equal. One of a version
-    does, too, where its evaluator played as many tasks as the tracker's settings say (`RunPoints.evaluation`)."""
+    """Some figures at one step. A point of an update follows from the log alone, so making it again gives an equal one.
+    So does a point of a version, where its evaluator played as many tasks as the tracker's settings say
+    (`RunPoints.evaluation`)."""
 
     source: str
-    """What it was made from. Of one source, each step has one point."""
+    """What it was made from. A source has one point at each step."""
     axis: Axis
     step: int
     """Number of the update or of the version."""
@@ -73,7 +74,7 @@ class Tracker(Protocol):
         are known to have arrived. A tracker may hold more, if it was killed in between; those come again."""
 
     def log(self, points: Sequence[Point]) -> None:
-        """When this returns, they outlive this process."""
+        """Returns once the points survive the end of this process."""
 
     def finish(self) -> None:
         """Called also after an error of `log`."""

@@ -1,4 +1,4 @@
-"""The trackers by name. The library of one is imported when it is asked for, and by nobody else."""
+"""The trackers by name. A tracker's library is imported only when that tracker is asked for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from distrl.trackers.to_files import Files
 
 DEFAULT: Final = "files"
 PRIVATE: Final = MappingProxyType({"MLFLOW_DISABLE_TELEMETRY": "true", "WANDB_ERROR_REPORTING": "false"})
-"""Unless they are set: what the libraries tell their makers besides what they are asked to. They read it at import."""
+"""Turns off what the libraries report to their makers, unless the variables are set. They are read at import."""
 
 INSTALL: Final = "install the extra (`pip install -e '.[{}]'` in the checkout)"
 INSTALL_TRACKIO: Final = (
@@ -23,7 +23,7 @@ INSTALL_TRACKIO: Final = (
 )
 
 Make = Callable[[Path, str], Tracker]
-"""folder: its own, which is there. project: what runs are kept under, for those that have such a thing."""
+"""folder: the tracker's own, which exists. project: groups runs, in trackers that have projects."""
 
 
 def _files(folder: Path, project: str) -> Tracker:
@@ -61,13 +61,13 @@ TRACKERS: Final[Mapping[str, Make]] = MappingProxyType(
 
 
 def refuse_unknown(name: str) -> None:
-    """Raises ConfigError for a name that there is not."""
+    """Raises ConfigError for an unknown name."""
     if name not in TRACKERS:
         raise ConfigError("--to", f"there is no tracker {name!r}", f"use one of: {', '.join(TRACKERS)}")
 
 
 def open_tracker(name: str, folder: Path, project: str) -> Tracker:
-    """Raises ConfigError for a name that there is not, and where its library is not installed."""
+    """Raises ConfigError for an unknown name, and where its library is not installed."""
     refuse_unknown(name)
     for variable, value in PRIVATE.items():
         os.environ.setdefault(variable, value)

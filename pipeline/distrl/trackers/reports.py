@@ -17,11 +17,11 @@ from distrl.types import Figures, Heartbeat, Update
 
 LEARNER: Final = "learner"
 NOT_OF_AN_UPDATE: Final = {"update", "ready", "progress_age_seconds"}
-"""Reported with an update, and not figures of it."""
+"""Metrics of a report that are no figures of an update."""
 LOSS: Final = "_loss"
 """How the name of a loss ends."""
 MOST_AHEAD: Final = 1_000
-"""Reports that wait for each thing; a topic is read at most some records before another."""
+"""Most reports of each kind that wait; topics are read only some records apart."""
 
 
 class LearnerReports:
@@ -61,7 +61,7 @@ class LearnerReports:
             self.figures(record)
 
     def figures(self, record: Figures) -> None:
-        """Of two records of one update the first counts, and heartbeats of it no more."""
+        """The first of two records of an update counts; heartbeats of it do not count any more."""
         if record.journalled_at not in self._lines.get(record.u, ()):
             self._unknown.append(record)
             return
@@ -70,7 +70,7 @@ class LearnerReports:
             self._add(record.u, record.at, record.metrics)
 
     def heartbeat(self, beat: Heartbeat) -> None:
-        """A report of an update that no journal has waits: it may be a moment ahead, or a stranger's."""
+        """A report of an update that is not in the journal waits: it may be a moment ahead, or of no learner."""
         done = beat.metrics.get("update", 0.0) if beat.role == LEARNER else 0.0
         if not (math.isfinite(done) and done >= 1) or not _has_loss(beat.metrics):
             return  # one without a loss would stand for a later one that has it

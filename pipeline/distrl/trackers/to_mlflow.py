@@ -17,13 +17,14 @@ from distrl.trackers.protocol import Point, TrackedRun
 T = TypeVar("T")
 
 URI: Final = "MLFLOW_TRACKING_URI"
-PATIENCE: Final = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
-"""Unless they are set: MLflow's own make a request to a server that is away wait for minutes, deaf to a stop."""
+REQUEST_LIMITS: Final = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+"""Used unless they are set: with MLflow's own values, a request to a server that does not answer waits for minutes, and
+no stop ends it."""
 TAG: Final = "distrl.id"
-"""Of our run, by which a later start finds the one there."""
+"""The tag with our run's id, by which a later start finds the run in MLflow."""
 MOST_METRICS: Final = 1_000
 MOST_PARAMS: Final = 100
-"""Of one request, as MLflow's REST API allows."""
+"""Most of each in one request, as MLflow's REST API allows."""
 LONGEST_PARAM: Final = 500
 """Characters, which every version of MLflow takes."""
 
@@ -40,14 +41,14 @@ class MLflow:
                 "is not set, so MLflow has no place to write to",
                 f"set {URI} to your server, as http://HOST:5000 (`pip install mlflow && mlflow server` starts one)",
             )
-        for name, value in PATIENCE.items():
+        for name, value in REQUEST_LIMITS.items():
             os.environ.setdefault(name, value)
         self._client, self._project = MlflowClient(os.environ[URI]), project
         self._run_id: str | None = None
         self._goes_on = False
-        """Whether an earlier start has begun the run there."""
+        """Whether an earlier start has created the run in MLflow."""
         self._there: dict[str, set[int]] = {}
-        """Figure -> its steps there before this start, once it has been asked for."""
+        """Figure -> its steps in MLflow before this start, once they have been asked for."""
 
     def start(self, run: TrackedRun, logged: int) -> None:
         found = self._client.get_experiment_by_name(self._project)
@@ -87,7 +88,7 @@ class MLflow:
             self._client.log_batch(self._run_id, metrics=part)
 
     def _steps(self, run_id: str, name: str) -> set[int]:
-        """Those that an earlier start has logged of a figure: a kill may have come before they were counted."""
+        """The steps of a figure that an earlier start has logged: a kill may have come before they were counted."""
         if self._goes_on and name not in self._there:
             self._there[name] = {each.step for each in self._client.get_metric_history(run_id, name)}
         return self._there.get(name, set())

@@ -15,7 +15,8 @@ from distrl.trackers.protocol import Point, TrackedRun
 
 
 class TensorBoard:
-    """Its own writer of files, which needs no TensorFlow. A start after another adds a file, as is usual there."""
+    """Writes with TensorBoard's own writer of event files, which needs no TensorFlow. Each start adds a file, as is
+    usual."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -23,7 +23,7 @@ LATEST: Final = datetime.max.replace(tzinfo=UTC) - EPOCH
 
 
 class Trackio:
-    """A point is a row with its own step, time and id, so that one that is sent again is the one that is there."""
+    """A point is a row with its own step, time and id, so that a point that is written again adds no row."""
 
     def __init__(self, folder: Path, project: str) -> None:
         """folder: where the database is, unless TRACKIO_DIR names a place. Raises ConfigError for a project that

@@ -24,8 +24,8 @@ WRITTEN_S: Final = 60.0
 
 
 class WeightsAndBiases:
-    """One run there for one of ours, under one id. Its own step is the number of the point, so that a server takes one
-    that is sent again for the one that it has; charts are over updates and versions."""
+    """One W&B run for each run of ours, with the same id. W&B's step is the number of the point, so that a server
+    recognises a point that is sent again; charts are drawn over updates and versions."""
 
     def __init__(self, folder: Path, project: str) -> None:
         self._folder, self._project = folder, project

@@ -17,7 +17,8 @@ from distrl.types import Version
 
 
 class AskedServer:
-    """version: that of an adapter, by its sha256 in a step; None where there is none to name it by."""
+    """version: finds the version of an adapter by the sha256 in a step; None where there is none, and so no name for
+    the server."""
 
     def __init__(self, decider: VersionedDecider, version: Callable[[str], Version | None]) -> None:
         self._decider, self._version = decider, version

@@ -131,8 +131,8 @@ def _turn(number: int, step: Step, seen: ObjectRef | None, image: Locate) -> Jso
         return turn | {"llm_call_count": 0}
     ids = {"prompt_token_ids": list(step.prompt_ids), "completion_token_ids": list(step.action_ids)}
     counts = {"prompt_tokens": len(step.prompt_ids), "completion_tokens": len(step.action_ids)}
-    known = counts | ids if step.action_ids else {}  # of a prompted agent none is recorded
-    extra = {} if step.version == PROMPTED else {"logprob_sum": _finite(step.logprob)}  # nor its probability
+    known = counts | ids if step.action_ids else {}  # a prompted agent records none
+    extra = {} if step.version == PROMPTED else {"logprob_sum": _finite(step.logprob)}  # nor a probability
     if step.entropy is not None:
         extra["entropy_mean"] = _finite(step.entropy)
     return turn | {"metrics": {**known, "extra": extra}}
@@ -159,5 +159,5 @@ def _time(at_ms: int) -> str | None:
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no other numbers."""
+    """None for NaN and infinities, which JSON does not have."""
     return value if math.isfinite(value) else None

@@ -24,7 +24,7 @@ from distrl.types import LoggedTrajectory, Trajectory, Version
 
 
 def mismatch(config: Config, request: RangeRequest, steps: int, rows: int) -> Report:
-    """Of the first `steps` that can be played of the range, in batches of `rows`.
+    """The report on the first `steps` steps of the range that can be played, in batches of `rows`.
 
     A step is played under its version's weights; one of no version, as in a demonstration, under the newest, or under
     an untrained adapter where the run has none. Where policy.server names one, it is asked for each decision again, but

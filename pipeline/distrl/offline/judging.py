@@ -19,7 +19,8 @@ log = logging.getLogger(__name__)
 AT_ONCE = 8
 """Concurrent questions."""
 REFUSED = 2 * AT_ONCE
-"""So many questions that are refused or have no answer in time, and none with a verdict, are the fault of all."""
+"""After this many questions that were refused or not answered in time, and none with a verdict, the others are not
+asked."""
 
 Ask = Callable[[Question], Verdict]
 
@@ -46,9 +47,9 @@ def judged(
 ) -> Sequence[Judged]:
     """Judge each trajectory, in the order given. done: called after each, in any thread; None where it was not judged.
 
-    One without a last screenshot is UNKNOWN, and nothing is asked about it. A question that the endpoint refuses by
-    itself, as for its content or length, is UNKNOWN, and so is one without an answer in time. Raises ChatError where
-    that came of REFUSED of them, or of all that there are, and none was answered; the others are not asked then.
+    One without a last screenshot is UNKNOWN, and nothing is asked about it. A single question that the endpoint
+    refuses, as for its content or length, is UNKNOWN, and so is one without an answer in time. Raises ChatError where
+    REFUSED questions, or all that there are, came to that and none was answered; the others are not asked then.
     """
     given_up, answered = threading.Event(), threading.Event()
     failed: list[ChatError] = []

@@ -1,4 +1,4 @@
-"""How far apart what acts and what learns are: recorded actions, scored as a learner and as a worker computes them.
+"""How far learner and worker differ: recorded actions, scored as each of the two computes them.
 
 A learner reads a whole action in one pass; a worker writes it token after token, with keys and values kept, and takes
 logarithms in float64. At equal weights and equal sampling both must come to the same log-probability, and to the one
@@ -107,7 +107,8 @@ class Checked:
 
     image: PNG bytes. adapter: of a step's version, by its sha256. Both raise MissingObjectError for what is gone: those
     steps are counted in `skipped`, as are what is no image and actions that this policy cannot have written. rows: of a
-    batch. server: asked for each step again whose prompt these settings spell. threads: of torch, on which the learner
+    batch. server: asked again for each step whose prompt these settings reproduce. threads: of torch, on which the
+    learner
     and the worker compute; on others the sums are rounded in other places.
     """
 
@@ -146,7 +147,7 @@ class Checked:
                     yield from (each for _, each in played) if server is None else self._again(server, played, sampling)
 
     def _seen(self, samples: Iterable[_Sample]) -> Iterator[_Seen]:
-        """Those that can be played."""
+        """The steps that can be played."""
         for sample in samples:
             step = sample.step
             refs = [*sample.placed.earlier_screens(self._learner.earlier_screens), step.screenshot]
@@ -179,8 +180,8 @@ class Checked:
             yield Played(logged.position, seen.sample.placed.index, one, other, recorded)
 
     def _again(self, server: AskedServer, played: list[tuple[_Seen, Played]], sampling: Sampling) -> Iterator[Played]:
-        """With what the server answers to those whose observation is that of the recorded prompt."""
-        observed = {each.place: seen.observation() for seen, each in played if self._spells(seen)}
+        """`played`, with the server's answers for the steps whose recorded prompt these settings reproduce."""
+        observed = {each.place: seen.observation() for seen, each in played if self._reproduces(seen)}
         answers = dict(zip(observed, server.decide(list(observed.values())), strict=True))
         other = {
             each.place: (replace(seen.step, action_ids=answers[each.place].action_ids), seen.pngs)
@@ -202,8 +203,8 @@ class Checked:
         found: list[float] = scored.logprob.cpu().tolist()
         return found
 
-    def _spells(self, seen: _Seen) -> bool:
-        """Whether the recorded prompt is the one that is written today of the step's task and actions."""
+    def _reproduces(self, seen: _Seen) -> bool:
+        """Whether these settings make the recorded prompt from the step's task and actions."""
         observation = seen.observation()
         try:
             prompt = self._learner.tokenizer.encode_prompt(
@@ -222,7 +223,7 @@ def _features(policy: Policy, pngs: Iterable[Sequence[bytes]]) -> list[ImageFeat
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """by_name: what was compared with what; only what there is."""
+    """by_name: the differences of each comparison for which there are steps."""
 
     by_name: dict[str, Differences]
     skipped: int
@@ -255,7 +256,7 @@ class Report:
 
 
 def report(played: Iterable[Played], checked: Checked) -> Report:
-    """Of all that is played. `played`: of `checked`."""
+    """The report on all of `played`, which `checked` gives."""
     found = list(played)
     compared = {
         "learner and worker": differences((each.place, each.learner, each.worker) for each in found),
@@ -275,7 +276,7 @@ def report(played: Iterable[Played], checked: Checked) -> Report:
 
 
 def differences(played: Iterable[tuple[str, float, float]]) -> Differences | None:
-    """Of (place, one, other); None of nothing."""
+    """The differences of (place, one, other); None without any."""
     found = [(place, _apart(one, other)) for place, one, other in played]
     if not found:
         return None

@@ -21,7 +21,7 @@ from distrl.errors import ConfigError, StoreError
 from distrl.store.directory import sync, sync_all
 
 MANIFEST: Final = "manifest.json"
-"""What is in it, by which it is known for one of ours; its "format" names who wrote it."""
+"""Describes what the folder holds. Its "format" tells folders that such an export made from others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ Fetch = Callable[[ObjectRef], bytes]
 
 
 class Screens:
-    """Raises StoreError where the store does not answer."""
+    """The screenshots of one export. Raises StoreError where the store does not answer."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch

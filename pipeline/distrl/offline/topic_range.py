@@ -290,7 +290,8 @@ def _refuse_offsets_outside(request: RangeRequest, chosen: Mapping[int, tuple[in
 
 
 def _within(request: RangeRequest, chosen: Mapping[int, tuple[int, int]]) -> list[RangeRequest]:
-    """Requests near `request`: its part that all partitions have, all that they all have, the fullest one alone."""
+    """Requests near `request`: the part of it that all partitions have, the range that all have, the fullest partition
+    alone."""
     low, high = max(first for first, _ in chosen.values()), min(end for _, end in chosen.values())
 
     def clamped(bound: Bound | None) -> Bound | None:
@@ -308,7 +309,7 @@ def _within(request: RangeRequest, chosen: Mapping[int, tuple[int, int]]) -> lis
 
 
 def _holds(begin: Bound | None, end: Bound | None, low: int, high: int) -> bool:
-    """Whether clamped bounds leave something; with a time they may."""
+    """Whether clamped bounds leave an offset; with a time among them, whether they may."""
     return (begin if isinstance(begin, int) else low) < (end if isinstance(end, int) else high)
 
 

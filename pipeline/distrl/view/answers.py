@@ -16,7 +16,7 @@ class NotThereError(DistrlError):
 
 
 def answer(value: Any, status: int = 200) -> Response:
-    """JSON. A number that is none is null, so that every answer can be read."""
+    """A JSON response. NaN and infinities become null, so that every client can parse it."""
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
@@ -25,7 +25,7 @@ def refusal(status: int, error: str, fix: str) -> Response:
 
 
 def explained(error: DistrlError) -> Response:
-    """An expected failure, with a status that says whose it is."""
+    """The response to an expected failure, with a status that says whether the request or the server side caused it."""
     match error:
         case NotThereError() | MissingObjectError():
             status = 404

@@ -1,4 +1,5 @@
-"""The HTTP API of `distrl view`, and the pages: docs/view.md. Handlers take a request apart, ask, and answer."""
+"""The HTTP API of `distrl view`, and the pages: docs/view.md. Handlers parse a request, query the index or the log, and
+answer."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ VERSION: Final = re.compile(r"[0-9]{1,15}")
 
 
 def application(runs: Runs, closing: Callable[[], bool], reports: Reports = NO_REPORTS) -> Starlette:
-    """closing: whether the server ends, so that streams of events end, too."""
+    """The ASGI application. closing: whether the server is stopping, so that streams of events end, too."""
     api = _Api(runs, reports)
     run = "/api/runs/{run}"
     routes: list[BaseRoute] = [
@@ -96,7 +97,7 @@ class _Pages(StaticFiles):
 
 
 async def _alive(request: Request) -> Response:
-    """Takes no thread of the pool: all of them may wait for a broker that is away."""
+    """Takes no thread of the pool: all of them may be waiting for a broker that does not answer."""
     return answer({"ok": True})
 
 
@@ -116,7 +117,7 @@ class _Api:
 
     def runs(self, request: Request) -> Response:
         shown, failed = self._runs.all()
-        if "again" not in request.query_params:  # else a list that waits for its runs would have them read without end
+        if "again" not in request.query_params:  # else a page that polls the list would have the logs read without end
             for each in shown:
                 each.follower.refresh()
         problems = [{"run": name, "error": f"{e.where}: {e.what}", "fix": e.hint} for name, e in failed.items()]
@@ -212,7 +213,7 @@ class _Api:
         return answer(episode(shown.config.run, found, published, drawn, known))
 
     def verdicts(self, request: Request) -> Response:
-        """What `distrl judge` was told. Apart from the episode: only these ask the store before the page is there."""
+        """The verdicts that `distrl judge` has stored. No part of the episode's answer, which needs no object store."""
         shown = self._of(request)
         said, spoilt = said_of(shown.store, Episode(VERDICTS.of(shown.config.run), *_place(request)))
         rows = [
@@ -257,7 +258,7 @@ class _Api:
 
 
 def _row(shown: ShownRun) -> dict[str, Any]:
-    """A run in the list of runs; without what its index does not say yet."""
+    """A run in the list of runs; without counts while it has no index."""
     config = shown.config
     base = config.policy.base_model
     names = {

@@ -25,7 +25,7 @@ LEARNED: Final = ("trajectories", "demonstrations")
 """Topics that a learner draws from; the index has their places here."""
 COLUMNS: Final = ("value", "advantage", "td_error", "ratio", "priority")
 STEP: Final = Struct("<II5f")
-"""A step's number, how often it was drawn, and the columns; NaN: none."""
+"""A step's number, how often it was drawn, and the columns; NaN stands for none."""
 LARGEST: Final = 2**31
 LARGEST_FLOAT: Final = 3e38
 

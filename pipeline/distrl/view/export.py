@@ -38,7 +38,7 @@ from distrl.view.reports import Reports
 from distrl.view.runs import Runs
 
 REPORTS: Final = "reports.d"
-"""Folder of the reports, beside those of the runs: no run is called so."""
+"""Folder of the reports, beside those of the runs; no run can have this name."""
 FORMAT: Final = FolderFormat(
     "distrl-pages/1",
     re.compile(

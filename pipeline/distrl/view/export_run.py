@@ -23,9 +23,9 @@ from distrl.view.queries import LISTED
 MOST_LETTERS: Final = 5_000
 """Dead letters of a run, the newest: each may have a long reason, and nobody reads more."""
 GONE: Final = (404, 422)
-"""Of what is not there any more, or cannot be read: an export goes on without it."""
+"""Statuses of what is gone or cannot be read: an export goes on without it."""
 LINKS: Final = ("previous", "next")
-"""Of an episode, to those beside it in its partition."""
+"""Fields of an episode that lead to the ones beside it in its partition."""
 Row = dict[str, Any]
 Place = tuple[str, int, int]
 
@@ -123,7 +123,7 @@ class WrittenRun:
 
 
 class RunExport:
-    """most: episodes, those that ended last; None: all."""
+    """Writes one run. most: how many episodes, those that ended last; None: all."""
 
     def __init__(self, answers: Answers, run: str, most: int | None) -> None:
         self._answers, self._run, self._most = answers, run, most
@@ -248,6 +248,6 @@ def _notes(done: WrittenRun, letters: int) -> list[str]:
 
 
 def _error(path: str, body: bytes) -> StoreError:
-    """What an answer says that is an error."""
+    """The error that an answer holds."""
     found = msgspec.json.decode(body)
     return StoreError(f"export of {path[:200]}", found["error"], found["fix"] or "try again")

@@ -1,4 +1,4 @@
-"""What the index keeps of the learner's figures of each update: those that last, else what heartbeats said.
+"""The learner's figures of each update in the index: from records of figures, else from heartbeats.
 
 A record of figures counts for the update with its time of the journal; one that became void had another. The first of
 two counts. A heartbeat names no such time, and counts where the update has no figures.
@@ -59,5 +59,5 @@ def update_of(beat: Heartbeat) -> int | None:
 
 
 def _json(metrics: Mapping[str, float]) -> str:
-    """Of those that are numbers in JSON; the update's own is no figure of it."""
+    """JSON of the metrics that are finite, without the number of the update."""
     return json.dumps({name: value for name, value in metrics.items() if name != "update" and math.isfinite(value)})

@@ -41,16 +41,16 @@ INDEXED: Final = (
 SLICE_S: Final = 0.1
 """Wait on one topic before the next, so that a record is in the index within a second."""
 ACTIVE_S: Final = 60.0
-"""So long after the last request a run is followed."""
+"""A run is followed for this long after the last request."""
 FRESH_S: Final = 15.0
-"""So long after the log was read to its end, a list of runs is content with that."""
+"""A list of runs has the log read again only this long after it was read to its end."""
 AGAIN_S: Final = 5.0
 """Pause after an error of the broker; then it tries again if somebody looks at the run, or once somebody does."""
 SAME_S: Final = 15.0
-"""Between two looks whether the topics that are followed were deleted and made again: a reader of few records does not
+"""Interval of the check whether the followed topics were deleted and made again. A reader of few records does not
 notice, and goes on in the new ones."""
 TURN_S: Final = 0.5
-"""Between two looks whether to end, while others are indexed."""
+"""Interval of the check whether to end, while others are indexed."""
 ROUNDS: Final = 50
 """Reads of one topic before the next one's turn."""
 UNUSED_S: Final = 30 * 86_400.0
@@ -103,7 +103,7 @@ class RunFollower:
         self.revision = 0
         """Changes with the index."""
         self.generation = 0
-        """Changes where the index is made again, so that what was read of the log before may be of another one."""
+        """Changes when the index is made again: what was read from the log before may be of another log."""
         self.begun_again = False
         """Whether topics of the run were deleted and made again since it is followed."""
         self.settings = 0
@@ -136,7 +136,7 @@ class RunFollower:
         return self._closing.is_set()
 
     def stop(self) -> None:
-        """Have the thread end, and do not wait for it: it may wait for the turn of another that is to be stopped."""
+        """Have the thread end, without waiting for it: it may be waiting for a follower that is to be stopped, too."""
         self._closing.set()
         self._asked.set()
 
@@ -254,7 +254,8 @@ class RunFollower:
                     return
 
     def _take_new(self, index: IndexWriter, topic: str, reader: LogReader) -> None:
-        """Waits for the first only; others that are there come with it, so that a burst is no minutes behind."""
+        """Add new records. Waits only for the first; all others that are there are read with it, so that the index
+        keeps up with a burst."""
         wait_s = SLICE_S
         for _ in range(ROUNDS):
             before = dict(reader.next_offsets)

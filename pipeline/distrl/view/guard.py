@@ -40,11 +40,12 @@ FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-
 PROBES: Final = ("/livez", "/readyz")
 """Asked by an orchestrator, which knows no token and names the address of a pod. They say that the server answers."""
 COOKIE: Final = "distrl-view"
-"""Of its name, a digest of the token follows: servers at other ports of one host get each other's cookies."""
+"""Start of the cookie's name. A digest of the token follows, as servers at other ports of one host get each other's
+cookies."""
 HTTP_PORT: Final = 80
-"""Browsers leave it out of the Host header."""
+"""The port that browsers leave out of the Host header."""
 MOST_FORM: Final = 4_096
-"""Bytes of the form with the token."""
+"""Most bytes of the form with the token."""
 # A form without an action is sent to the page's own address, whose fragment stays through the redirect.
 LOGIN: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

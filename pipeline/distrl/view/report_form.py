@@ -14,9 +14,9 @@ Points = Sequence[tuple[float, float | None]]
 """(x, y), x ascending."""
 
 MOST_POINTS: Final = 500
-"""Of a line: more than a plot has room for."""
+"""Most points of a line; a plot has no room for more."""
 MOST_LINES: Final = 100
-"""Of a curve, the first ones: a sweep has hundreds of arms, and nobody tells so many lines apart."""
+"""Most lines of a curve, the first ones: a sweep has hundreds of arms, and nobody tells so many lines apart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,12 @@ from distrl.view.report_form import ReportForm
 
 FILE: Final = "report.json"
 PLACES: Final = (FILE, f"*/{FILE}", f"*/*/{FILE}")
-"""Where a report may be in a folder that is named."""
+"""Where a report may be in a given folder."""
 MOST_REPORTS: Final = 500
-"""Listed at a time, the first by name."""
+"""Most reports in the list, the first by name."""
 MOST_BYTES: Final = 64 * 2**20
-"""Of one report: a sweep of hundreds of arms has tens of MB, and decoded it takes several times that in memory."""
+"""Most bytes of one report: that of hundreds of arms has tens of MB, and decoded it takes several times that in
+memory."""
 OF_AN_ABLATION: Final = b'"baseline_is_the_run"'
 """A field that no report of an experiment has."""
 
@@ -97,7 +98,7 @@ def _refused(path: Path) -> Iterator[None]:
         raise WireError(
             f"{_text(path.parent.name)}/{FILE}",
             f"is no report that can be shown ({what})",
-            "an interrupted command writes it whole when it is given again",
+            "if the command was interrupted, give it again: it writes the whole report",
         ) from error
 
 

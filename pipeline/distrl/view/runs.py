@@ -1,6 +1,6 @@
 """The runs that are shown: of each a follower, and the episodes that were opened last.
 
-A run that was deleted and begun again is shown as another one, and so is one whose settings are recorded or changed.
+A run that was deleted and begun again is shown anew, and so is one whose settings were recorded or changed.
 
 names: the runs to show now; of_run: the settings to read one with. Both may raise DistrlError.
 """

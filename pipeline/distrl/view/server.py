@@ -26,7 +26,8 @@ END_S: Final = 3
 class ViewServer:
     """A context manager: the constructor takes the port, entering starts the thread, leaving ends it.
 
-    token: that every request must show; None: none, on loopback only. Raises ConfigError where it cannot listen.
+    token: what every request must show; None: no token is asked for, which is allowed on loopback only. Raises
+    ConfigError where it cannot listen.
     """
 
     def __init__(self, runs: Runs, host: str, port: int, token: str | None, reports: Reports = NO_REPORTS) -> None:

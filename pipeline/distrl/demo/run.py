@@ -29,7 +29,7 @@ from distrl.types import Split
 OWNER = "distrl demo"
 """Owner of the servers that a demo starts and stops. Those that `distrl up` has started stay."""
 SAVE_S = 5.0
-"""How often it is saved how long a demo has trained: one that is killed has trained, too."""
+"""How often the training time is saved, so that the time of a demo that is killed counts, too."""
 
 
 def run_demo(

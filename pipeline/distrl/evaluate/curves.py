@@ -272,7 +272,7 @@ def per_minute(trajectories: int, seconds: float) -> float:
 
 
 class _Highest:
-    """Of pairs (key, value): the highest value among those up to a key."""
+    """Answers, for pairs (key, value), what the highest value is among the keys up to a given one."""
 
     def __init__(self, pairs: Iterable[tuple[int, int]]) -> None:
         ordered = sorted(pairs)

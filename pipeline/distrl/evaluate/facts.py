@@ -107,7 +107,7 @@ def facts_of(data: RunData) -> Facts:
 
 
 def of_same_tasks(one: list[Trajectory], other: list[Trajectory]) -> tuple[list[Trajectory], list[Trajectory]]:
-    """Of each those of tasks that the other has, too."""
+    """The trajectories of either that are of tasks which the other has, too."""
     both = {each.task_id for each in one} & {each.task_id for each in other}
     of_one, of_other = ([each for each in some if each.task_id in both] for some in (one, other))
     return of_one, of_other

@@ -32,7 +32,7 @@ RETRIES = 3
 
 Keep = Callable[[Trajectory], None]
 Turn = Callable[[tuple[DeviceHealth, ...]], object]
-"""Called again and again while phones play, with how they are."""
+"""Called repeatedly while phones play, with their health."""
 Actor = Callable[[Phone], AbstractContextManager[Decider]]
 """Gives the decider of one episode on a phone, for the time of the block."""
 

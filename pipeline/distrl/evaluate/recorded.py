@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 AT_ONCE: Final = 8
 """Steps that are decided together: they do not depend on each other."""
 DRAWS: Final = 2_000
-"""Of the bootstrap."""
+"""Resamples of the bootstrap."""
 ATTEMPT: Final = "recorded"
 NOWHERE: Final = Point(-1.0, -1.0)
 
@@ -52,7 +52,7 @@ class Matched:
     version: int
     dataset: Dataset
     episodes: list[tuple[int, int]] = field(default_factory=list)
-    """Of each, how many of its steps match, and how many it has."""
+    """Of each episode, how many of its steps match, and how many it has."""
     steps: Counter[str] = field(default_factory=Counter)
     """By the type of the recorded action."""
     matched: Counter[str] = field(default_factory=Counter)
@@ -60,7 +60,7 @@ class Matched:
     impossible: Counter[str] = field(default_factory=Counter)
     """Those of them whose action has no counterpart here."""
     skipped: Counter[str] = field(default_factory=Counter)
-    """What of the folder, and why -> how many."""
+    """What was skipped of the folder, and why -> how many."""
     unknown_goals: int = 0
     """Episodes in whose goal the base model reads <unk>."""
 
@@ -207,7 +207,8 @@ def do_match(episode: RecordedEpisode, chosen: Sequence[Action]) -> list[bool]:
 
 
 def gestures(actions: Sequence[Action | None], types: Sequence[str] = ()) -> Gestures:
-    """As AitW writes them. types: the names of those that have no counterpart here, which match nothing."""
+    """Actions as AitW writes them. types: the recorded types, by which actions without a counterpart here are named;
+    those match nothing."""
     touch, lift, names = [], [], []
     for at, action in enumerate(actions):
         start = action.touch if action is not None else None

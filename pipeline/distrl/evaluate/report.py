@@ -18,7 +18,7 @@ from distrl.types import LogPosition
 EPISODES: Final = "episodes"
 """Folder of the pages of single episodes, beside the report."""
 PAGES: Final = 24
-"""Most of them: each has its screenshots in it, about 100 kB in all."""
+"""Most pages of episodes: each holds its screenshots, about 100 kB in all."""
 PER_CONDITION: Final = 2
 
 

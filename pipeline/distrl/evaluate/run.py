@@ -49,11 +49,11 @@ SKEW_MS = 600_000
 reading all of them for each version would take longer and longer."""
 
 TIMES = 3
-"""How often a version is evaluated while tasks of it are interrupted each time, as long as there is no newer one."""
+"""Most evaluations of the newest version where tasks of it are interrupted each time."""
 STOP_S = 0.1
-"""Longest wait until a version that loads sees that the evaluator is asked to stop."""
+"""Interval at which the loading of a version checks whether the evaluator is to stop."""
 CLOSING = "closing"
-"""The thread that looks for it."""
+"""Name of the thread that checks."""
 TURN_S = 1.0
 """Longest pause of the evaluator's loop between two versions."""
 
@@ -66,8 +66,8 @@ class VersionScore:
     split: Split
     score: curves.SuccessRate
     left: int = 0
-    """Tasks without a record: of an evaluation that was stopped (those that are done are rather the short ones), or
-    interrupted each time."""
+    """Tasks without a record, because the evaluation was stopped (those that are done are then rather the short ones),
+    or because they were interrupted each time."""
 
     def __str__(self) -> str:
         return f"version {self.version}, {self.split.value}: {self.score}" + (
@@ -135,8 +135,8 @@ def run_evaluator(config: Config, stop: threading.Event, monitor: Monitor | None
     """Evaluate the newest version on the validation tasks, again and again, until `stop`.
 
     A version that an earlier evaluator left unfinished is finished first: its finished tasks, rather the short ones,
-    would be a biased measure. Retries while the broker, the store or the model server is away, and plays tasks of the
-    newest version that were interrupted each time again, TIMES in all.
+    would be a biased measure. Retries while the broker, the store or the model server does not answer. Tasks of the
+    newest version that were interrupted each time are played again, in TIMES evaluations at most.
     """
     tasks = evaluation_tasks(config, Split.VALIDATION, config.evaluate.validation_episodes)
     progress, monitor = EvaluationProgress(len(tasks)), monitor or Monitor()
@@ -172,7 +172,7 @@ def run_evaluator(config: Config, stop: threading.Event, monitor: Monitor | None
 
 
 def _pause(seconds: float, stop: threading.Event, monitor: Monitor) -> None:
-    """Waits, alive."""
+    """Wait, and report progress meanwhile, so that the process counts as alive."""
     until = SYSTEM_CLOCK.ticks() + seconds
     while not stop.wait(min(TURN_S, max(0.0, until - SYSTEM_CLOCK.ticks()))) and SYSTEM_CLOCK.ticks() < until:
         monitor.progress()
@@ -180,7 +180,7 @@ def _pause(seconds: float, stop: threading.Event, monitor: Monitor) -> None:
 
 @dataclass
 class EvaluationProgress:
-    """What is reported. Its fields are replaced as a whole: another thread reads them."""
+    """What heartbeats report. Its fields are replaced as a whole: another thread reads them."""
 
     tasks: int
     """Of each evaluation."""

@@ -36,7 +36,7 @@ from distrl.processor import processor
 
 FOLDER: Final = "cells"
 ENDED_S: Final = 0.5
-"""Within which a parent that was killed, whose end of the pipe is closed, has ended."""
+"""How long a killed parent may take to end once its end of the pipe is closed."""
 TEMPORARY: Final = "distrl-experiment-"
 """How the name of the temporary folder of an experiment's processes begins."""
 
@@ -61,8 +61,8 @@ def code_of(cells: Sequence[Cell]) -> str:
 
 
 def persisted_by_other_code(cells: Sequence[Cell], out: Path, code: str) -> dict[str, int]:
-    """How many of the persisted cells and warm-ups, which are not computed again, other code than `code` has made, by
-    code (`by_other_code`)."""
+    """How many of the persisted cells and warm-ups, which are not computed again, were made by other code than `code`;
+    by that code (`by_other_code`)."""
     there = [cell.file for cell in cells if persisted(cell, out) is not None]
     warmups = {file for cell in cells if shared(cell) and (file := adapter_file(cell, out)).exists()}
     return by_other_code(out, [*there, *map(_warmup_note, warmups)], code)
@@ -109,7 +109,7 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
                 if isinstance(error, BrokenProcessPool):
                     raise ComputeError(
                         "distrl experiment",
-                        f"one of {processes or _cores()} processes that compute cells has ended without a word, as "
+                        f"one of {processes or _cores()} processes that compute cells has ended unexpectedly, as "
                         "where memory runs out or somebody kills it",
                         "give the same command again, which goes on with the cells that are missing; --processes 1 "
                         "computes one at a time",

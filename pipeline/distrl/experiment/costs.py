@@ -1,7 +1,8 @@
 """What things cost in virtual seconds: the models, and the draws of one experiment. Pure.
 
 A draw depends on the seed, on what is drawn and on whose it is (phone, episode, step), and on nothing else: not on the
-order in which things happen, nor on what the other phones do. So two ways of collecting meet the same luck.
+order in which things happen, nor on what the other phones do. So two ways of collecting are compared under the same
+latencies.
 """
 
 from __future__ import annotations

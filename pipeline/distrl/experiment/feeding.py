@@ -1,4 +1,4 @@
-"""The feeder in virtual time: the real state, admission and choice of partitions, told what the topics would say."""
+"""The feeder in virtual time: the real state, admission and choice of partitions, given what the topics would hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from distrl.types import LoggedTrajectory, LogPosition, Task, Update, Version
 
 
 class VirtualFeeder:
-    """Feeds at once whenever it hears of something. No actor: it never waits.
+    """Feeds at once whenever a record reaches it. It is no actor, as it never waits.
 
     partitions: what takes the tasks of each partition, which is the one worker that has it. phones: of each worker.
     """

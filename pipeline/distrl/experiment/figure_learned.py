@@ -19,17 +19,17 @@ from distrl.types import Split
 
 TASKS = {Split.VALIDATION: "tasks of validation", Split.TEST: "held-out tasks"}
 LOWEST: Final = 3.0
-"""Inches, as those below: of the panels, however few arms there are."""
+"""Least height of the panels in inches, however few arms there are. The sizes below are in inches, too."""
 AROUND: Final = 1.2
-"""Above and below the rows of a panel."""
+"""Room above and below the rows of a panel."""
 ROW: Final = 0.24
-"""Of an arm in a panel: its name fits."""
+"""Height of an arm's row in a panel; its name fits."""
 LEGEND_ROW: Final = 0.2
 LEGEND_COLUMN: Final = 2.4
 
 
 def learned(report: Report) -> Figure:
-    """A panel for each, and below them the arms."""
+    """The figure: a panel for each of these, and a legend of the arms below."""
     modes, arms = set(MODES) <= set(report.experiment.shown), len(report.arms)
     width = 16.0 if modes else 12.0
     columns = min(arms, int(width / LEGEND_COLUMN))

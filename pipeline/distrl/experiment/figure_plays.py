@@ -14,7 +14,7 @@ from distrl.experiment.page import column_of
 from distrl.experiment.report import ArmResult, Report
 
 ROW: Final = 0.32
-"""Inches."""
+"""Height of an arm's row, in inches."""
 
 
 def by_play(report: Report) -> Figure:

@@ -14,12 +14,12 @@ SYNC: Final = INK
 
 
 def colour_of(place: int) -> str:
-    """Of the arm at a place; they repeat."""
+    """The colour of the arm at a place. Colours repeat."""
     return COLOURS[place % len(COLOURS)]
 
 
 def style_of(place: int) -> str:
-    """Of the line of the arm at a place: another one each time that colours repeat."""
+    """The line style of the arm at a place: another one each time that colours repeat."""
     return STYLES[place // len(COLOURS) % len(STYLES)]
 
 

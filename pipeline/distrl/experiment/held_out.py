@@ -18,10 +18,10 @@ from distrl.types import Outcome
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """What the last versions of the seeds came to."""
+    """Which tasks the last version of each seed did."""
 
     families: tuple[str, ...]
-    """Of each task."""
+    """The family of each task."""
     done: Sequence[Sequence[bool]]
     """Of each seed, whether it did each task."""
 
@@ -46,7 +46,7 @@ def tasks_of(result: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def held_out_of(results: Sequence[Mapping[str, Any]]) -> HeldOut | None:
-    """Of an arm's cells in the order of the seeds; None where it does not learn.
+    """The held-out episodes of an arm's cells, in the order of the seeds; None where it does not learn.
 
     Raises ValueError where they have played other tasks.
     """

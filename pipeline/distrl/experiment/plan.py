@@ -1,7 +1,7 @@
 """What an experiment is: arms under seeds for a length of virtual time, and how they are compared.
 
-`distrl.experiment.catalogue` has those that there are. What it reads are the base model, to know it,
-and which processor this is."""
+`distrl.experiment.catalogue` lists them. This module reads only the base model, to identify it, and the kind of
+processor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from distrl.types import Split
 Preset = Literal["quick", "full"]
 PRESETS: Final[tuple[Preset, ...]] = ("quick", "full")
 Against = Literal["the synchronous one", "the first", "each other"]
-"""With which arms of its group an arm is compared."""
+"""Which arms of its group an arm is compared with."""
 FORMAT: Final = 5
 """Raised whenever the same arm and seed would give other figures: cells that are on disk are then made again."""
 PACE: Final = (
@@ -68,7 +68,7 @@ class Arm:
     curve: Split = Split.VALIDATION
     """Where it learns: the tasks that its versions play over time."""
     points: int = 6
-    """How often they do, in equal parts of the time after version 0."""
+    """How many times they do so after version 0, at equal intervals."""
     held_out: Play = HELD_OUT
     """What its first and its last version play; arms of a group are compared by it, task by task."""
     plays: tuple[Play, ...] = ()
@@ -135,7 +135,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """title: what it answers. about: what a reader must know of how."""
+    """title: what it answers. about: what a reader must know about how it is run."""
 
     name: str
     title: str
@@ -152,8 +152,8 @@ class Experiment:
     def cells(
         self, preset: Preset, seeds: Sequence[int], base_model: Path | None = None, only: Sequence[str] = ()
     ) -> list[Cell]:
-        """The seeds of an arm one after the other. only: names of arms, in any order; all arms if empty. Raises
-        ConfigError for a name that is none."""
+        """The cells, with the seeds of an arm one after the other. only: names of arms, in any order; all arms if
+        empty. Raises ConfigError for an unknown name."""
         arms = self.arms(preset)
         names = [arm.name for arm in arms]
         if unknown := [name for name in only if name not in names]:

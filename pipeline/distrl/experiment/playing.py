@@ -1,5 +1,5 @@
-"""Tasks played outside of what an experiment measures: demonstrations, and greedy episodes that say how good a version
-is. They take no virtual time of it."""
+"""Plays tasks outside of what an experiment measures: demonstrations, and greedy episodes that measure a version. They
+take none of the experiment's virtual time."""
 
 from __future__ import annotations
 

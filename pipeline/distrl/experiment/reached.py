@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from distrl.experiment.statistics import DRAWS
 
 SHARE: Final = 0.8
-"""Of the best success."""
+"""The share of the best success that is to be reached."""
 
 Floats = NDArray[np.float64]
 Curves = Sequence[Sequence[Sequence[float]]]
@@ -37,7 +37,7 @@ def goal(arms: Iterable[Curves]) -> float:
 
 
 def reached(curves: Curves, success: float) -> Reached:
-    """Of the mean over the seeds, straight between its points."""
+    """When the mean curve over the seeds reaches `success`, with straight lines between its points."""
     times, found = np.array([at for at, *_ in curves[0]]), _success(curves)
     (at,) = _first(times, found.mean(axis=0, keepdims=True), success)
     if len(found) == 1:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 DRAWS: Final = 2_000
-"""Of a bootstrap; the authors take as many for the probability of improvement."""
+"""Resamples of a bootstrap; the authors take as many for the probability of improvement."""
 CUT: Final = 0.25
 """The share of the scores that an interquartile mean leaves out at each end."""
 

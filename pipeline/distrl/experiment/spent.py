@@ -67,7 +67,7 @@ def note(out: Path, name: str, spent: Spent) -> None:
 
 
 def total(out: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Of the cells and warm-ups with these file names. unknown: how many of them no file says anything of."""
+    """The sum over the cells and warm-ups with these file names. unknown: how many of them have no file."""
     found = [each for name in names if (each := _noted(out / FOLDER / name)) is not None]
     return {
         "processor_s": round(sum(each.processor_s for each in found), 1),
@@ -84,8 +84,9 @@ def write_total(out: Path, names: Sequence[str]) -> None:
 
 
 def by_other_code(out: Path, names: Sequence[str], code: str) -> dict[str, int]:
-    """How many of the parts with these file names were made by other code than `code`, by that code. Files that differ
-    from their commit may be others than those of today; of a part that no file says anything of, it is UNKNOWN."""
+    """How many of the parts with these file names were made by other code than `code`; by that code. Code with
+    uncommitted changes counts as other code, as its changes may have been others; a part without a file is made by
+    UNKNOWN code."""
     noted = [_noted(out / FOLDER / name) for name in names]
     found = [UNKNOWN if each is None else each.code for each in noted]
     return dict(sorted(Counter(each for each in found if each != code or each.endswith(DIRTY)).items()))

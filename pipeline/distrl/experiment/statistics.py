@@ -10,16 +10,17 @@ from typing import Final, Literal
 import numpy as np
 
 DRAWS: Final = 10_000
-"""Of a bootstrap."""
+"""Resamples of a bootstrap."""
 T_975: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
     2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
 )  # fmt: skip
 """Student's t, 97.5 %, for 1 to 20 degrees of freedom; more are taken for 20."""
 ROUNDING: Final = 1e-9
-"""Of degrees of freedom: with equal variances they are a whole number, of which rounding takes the last bits."""
+"""Tolerance for degrees of freedom: with equal variances they are a whole number, which rounding may miss by its last
+bits."""
 Z_975: Final = 1.960
-"""The normal distribution's."""
+"""The same quantile of the normal distribution."""
 
 Verdict = Literal["better", "worse", "undecided"]
 

@@ -1,4 +1,4 @@
-"""How good versions are: greedy episodes on tasks that nobody trained on, outside of virtual time."""
+"""Measures versions: greedy episodes on tasks that nobody trained on, outside of virtual time."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Actor:
         self.number, self.name = number, name
         self.pausing = False
         self.turn = 0
-        """Of its next wake-up; an entry of the schedule with another one is outdated."""
+        """Number of its next wake-up; an entry of the schedule with another number is outdated."""
         self.ended = False
         self.baton = threading.Lock()
         self.baton.acquire()
@@ -77,8 +77,8 @@ class VirtualTime:
         self._wait(self._checked(seconds))
 
     def pause(self, until: float = math.inf) -> None:
-        """Wait until another actor or a callback calls `wake`, and no longer than until that time. Look again why:
-        several may have been woken for one reason."""
+        """Wait until another actor or a callback calls `wake`, at most until that time. The caller must check its
+        condition again: several actors may have been woken for one event."""
         actor = self.current
         actor.pausing = True
         if until < math.inf:

@@ -17,7 +17,7 @@ MOST_CHARACTERS: Final = 2_000
 EPISODES: Final = "episodes"
 RECORDS: Final = "records"
 RESTS: Final = "rests of files"
-"""What is skipped, where it is counted. A record may be a step or an episode, a rest any number of them."""
+"""What is skipped, in counts. A record may be a step or an episode, the rest of a file any number of them."""
 
 EPISODE_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """Of every data set; AndroidControl's are numbers."""
@@ -61,7 +61,7 @@ class RecordedEpisode:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """What of a folder is no episode, and why; for people."""
+    """A part of a folder that is skipped, as it is no readable episode, and why; for people."""
 
     where: str
     why: str

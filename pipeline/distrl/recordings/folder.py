@@ -1,7 +1,6 @@
 """The episodes of a folder of gzip'd TFRecord files, one after another; a folder may be larger than the memory.
 
-An episode that is spoilt is skipped, with the reason; so is the rest of a file behind a place where it is damaged.
-All others are read.
+A damaged episode is skipped with the reason, and so is the rest of a file after a damaged place. All others are read.
 """
 
 from __future__ import annotations

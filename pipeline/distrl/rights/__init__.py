@@ -1,1 +1,2 @@
-"""What each role of a run may do: the one table, and what a broker and an object store are told of it."""
+"""What each role of a run may do: declared in one table, from which the rights at a broker and an object store are
+made."""

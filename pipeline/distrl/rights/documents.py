@@ -20,7 +20,7 @@ from distrl.rights.objects import policy
 from distrl.rights.roles import ROLES, Role
 
 BUCKET, RUN = "${bucket}", "${run}"
-"""What is filled in. As they stand, they name no bucket and no run."""
+"""Placeholders, to be filled in with a bucket and a run."""
 
 MAX_BYTES = "max.message.bytes"
 LARGEST_RECORD = "kafka.max_record_bytes"
@@ -69,7 +69,7 @@ def rights_yaml() -> str:
 
 
 def policy_json(role: Role) -> str | None:
-    """None for a role without a business in the store."""
+    """None for a role that has no right in the store."""
     made = policy(role, BUCKET, RUN)
     return None if made is None else json.dumps(made, indent=2) + "\n"
 

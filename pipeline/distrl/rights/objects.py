@@ -19,7 +19,7 @@ it; AWS lets nobody who was not allowed to."""
 
 
 def policy(role: Role, bucket: str, run: str) -> dict[str, Any] | None:
-    """What `role` may do with the objects of `run` in `bucket`; None for a role that has no business there."""
+    """What `role` may do with the objects of `run` in `bucket`; None for a role that has no right there."""
     granted = {
         right: [f"arn:aws:s3:::{bucket}/{each.of(run)}/*" for each in FOLDERS.values() if role.may_object(right, each)]
         for right in ObjectRight

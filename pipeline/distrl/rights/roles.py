@@ -45,7 +45,7 @@ class Quota:
     writes: int | None = None
     reads: int | None = None
     per_process: bool = True
-    """Of each process by its client id; else of all that have the user's name."""
+    """Whether each process has this quota, by its client id; else all processes of the user share it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ class Role:
     group: frozenset[GroupRight] = frozenset()
     """On the workers' group."""
     transactional_ids: frozenset[str] = frozenset()
-    """What it may open, and so fence others who have opened it."""
+    """The ids that it may use, with which it also fences others that use them."""
     objects: Mapping[ObjectRight, frozenset[Folder]] = field(default_factory=dict)
-    """Who has any may also list the names of all objects: S3 calls an object that is not there forbidden to those who
-    may not, and a learner has to tell a missing checkpoint from a forbidden one."""
+    """A role with any of these may also list the names of all objects. To others S3 reports a missing object as
+    forbidden, and a learner has to tell a missing checkpoint from a forbidden one."""
     quota: Quota | None = None
     """None for the roles that a run has once and waits for: they read the log at a start as fast as they can."""
 
@@ -89,8 +89,8 @@ def _objects(get: str = "", put: str = "", delete: str = "") -> Mapping[ObjectRi
 
 MIB = 1024 * 1024
 MANY = Quota(writes=8 * MIB)
-"""Of a process of which there are many. It is eight of the largest records a second, thousands of times what 64 phones
-write (docs/scale.md), and keeps one that is out of order, or whose password was stolen, from filling the disks within
+"""For roles with many processes. It is eight of the largest records a second, thousands of times what 64 phones write
+(docs/scale.md), and keeps a process that is out of order, or whose password was stolen, from filling the disks within
 the hour."""
 
 # Whoever puts also gets: before it uploads an object of 256 KB or more, the client asks whether it is there.
@@ -164,7 +164,7 @@ TRANSACTIONAL_IDS: tuple[str, ...] = tuple(sorted({name for role in _DECLARED fo
 
 
 def role_named(name: str) -> Role:
-    """Raises ConfigError for a role that there is not."""
+    """The role of that name. Raises ConfigError for an unknown one."""
     if name not in ROLES:
         raise ConfigError("--role", f"there is no role {name!r}", f"use one of: {', '.join(ROLES)}")
     return ROLES[name]

@@ -39,8 +39,8 @@ def start_adb(site: Site, adb: AdbSettings) -> Part:
 
 
 def adopted(site: Site, adb: AdbSettings) -> Part | None:
-    """An adb server that listens at adb.port already, as a part: who drives phones starts one in place of one that has
-    ended. None where there is none, or it is not this user's."""
+    """The adb server that already listens at adb.port, as a part: a process that drives phones starts a new one where
+    the old one has ended. None where there is none, or it is another user's."""
     server, found = AdbServer(adb), listener(adb.port)
     if found is None:
         return None

@@ -25,8 +25,8 @@ from distrl.stack.serving import serve
 
 NAME = "kafka"
 READY_S = 600.0
-"""3 s on two idle cores. A busy machine needs a multiple, and a broker that was killed reads its whole log first: one
-that lives is left to it."""
+"""3 s on two idle cores. A busy machine needs a multiple, and a broker that was killed reads its whole log first, which
+must not count as a failure."""
 FORMAT_S = 60.0
 STOP_S = 30.0
 HINT = "read that log; `distrl down` and `distrl up` restart it; or set kafka.bootstrap to another broker"

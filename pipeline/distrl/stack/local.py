@@ -43,7 +43,7 @@ class PartStatus:
 
     name: str
     running: bool | None
-    """None where that takes an adb server: of phones without an address."""
+    """None where only an adb server could tell: for phones without an address."""
     where: str
     pid: int | None
     """None if it is not a process of ours."""
@@ -67,7 +67,7 @@ class LocalStack:
         self._record = Record(self._directory)
         self._parts: Mapping[str, Part] = {}
         self._started: Mapping[str, Part] = {}
-        """By the last `up`."""
+        """The parts that the last `up` has started."""
 
     def up(self, reuse: bool = False) -> Config:
         """Start what is neither configured nor up. Returns the configuration with every endpoint filled in.
@@ -189,7 +189,8 @@ class LocalStack:
         return held(self._directory / "stack.lock", doing)
 
     def _adopted(self, part: Part) -> Part | None:
-        """Who misses its adb server starts another one in its place, which is a part of the stack then."""
+        """The adb server that another process has started in place of one that ended; from now on it is a part of the
+        stack. None where there is none, and for other parts."""
         if part.name != adb.NAME:
             return None
         found = adb.adopted(self._site(), adb.fill(self._config, part).adb)

@@ -13,7 +13,7 @@ from distrl.stack.processes import Child
 
 
 class UnavailableError(StackError):
-    """This machine has no way to a server that could do."""
+    """This machine cannot provide the server that is asked for."""
 
 
 @dataclass(frozen=True, slots=True)

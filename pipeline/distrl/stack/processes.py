@@ -173,8 +173,8 @@ def start(
 
 @contextmanager
 def interruptions_deferred() -> Iterator[None]:
-    """A signal for which this process has a handler is handled after the block: between its start and the note of its
-    pid nobody would find a child again. In another thread than the main one no handler runs, and nothing is done."""
+    """Signals that this process handles are handled after the block: a child whose pid is not written yet could not be
+    found again. In another thread than the main one no handler runs, and nothing is done."""
     came: list[int] = []
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():

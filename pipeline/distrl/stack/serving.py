@@ -1,4 +1,4 @@
-"""Until a child serves at its ports, and what to do where another process was faster.
+"""Waits until a child serves at its ports, and starts it at others where another process has taken one first.
 
 A port that was free when it was chosen may be another process's before the child listens: two stacks that start in the
 same second choose the same one. The child then ends, and is started again at another port, unless a person has set it.

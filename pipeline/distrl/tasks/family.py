@@ -28,12 +28,12 @@ class TaskFamily:
     """One kind of task.
 
     app: the one to be opened. phrases: templates of instructions, filled in from the parameters. draw: random
-    parameters, and the phone's setup, for a split. unmet: what the phone's state lacks for the task to be done; in
-    every suite but `home` also each unwanted change. step: the script's next action on a phone whose `app` is open and
-    where nothing is in front, while the task is not done. about: the entity pools that parameters are drawn from, by
-    parameter. types: the parameters that have to be typed. answers: the button that the script taps in an app's dialog,
-    by dialog; it leaves other dialogs open. fills: templates that give the typed parameters from the others. choices:
-    all values of a parameter, of every split; any text if it is missing.
+    parameters, and the phone's setup, for a split. unmet: the conditions of the task that the phone's state does not
+    meet; in every suite but `home` also each unwanted change. step: the script's next action on a phone whose `app` is
+    open and where nothing is in front, while the task is not done. about: the entity pools that parameters are drawn
+    from, by parameter. types: the parameters that have to be typed. answers: the button that the script taps in an
+    app's dialog, by dialog; it leaves other dialogs open. fills: templates that give the typed parameters from the
+    others. choices: all values of a parameter, of every split; any text if it is missing.
     """
 
     name: str

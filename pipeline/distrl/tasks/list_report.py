@@ -127,7 +127,7 @@ def _phone(seed: int, setup: str) -> State:
 
 
 def as_json(overlap: Overlap) -> dict[str, Any]:
-    """With every row by file and line."""
+    """The overlap, JSON-able, with every row by file and line."""
     return {
         "split": overlap.split.value,
         "rows": overlap.rows,

@@ -29,7 +29,8 @@ SUITE: Final = ("suite", "dataset", "dataset_name")
 FAMILY: Final = ("family", "task", "task_name")
 STEPS: Final = ("steps", "max_steps", "complexity")
 EPISODE: Final = "episode_id"
-"""Which recorded episode a row comes from. It is among a task's parameters, and asks for nothing."""
+"""The recorded episode that a row comes from. It is stored as a parameter of the task, and is no part of what the task
+asks."""
 KNOWN: Final = (*INSTRUCTION, *TEMPLATE, *SUITE, *FAMILY, *STEPS, "split", "params", "check", "setup", EPISODE)
 IGNORED: Final = (
     "episode_length", "step_id", "android_api_level", "current_activity", "device_type", "difficulty", "tags",

@@ -71,7 +71,7 @@ def _named(task: Task) -> Unsolved:
 
 def _key(task: Task) -> bytes:
     """The identity of what a task's row asks, like `Row.asked`. A short digest, as a list may have 100,000 rows, and a
-    run keeps and saves each: two of them share 8 bytes with a probability of 3e-10."""
+    run stores one for each: two of them are equal with a probability of 3e-10."""
     said: list[object] = [task.suite, task.family]
     if family_of(task) is None:
         params = sorted(each for each in task.params.items() if each[0] != EPISODE)

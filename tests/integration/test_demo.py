@@ -279,7 +279,7 @@ def test_a_run_whose_time_is_spent_starts_nobody_and_says_how_to_go_on(config: C
     with running(config, folder) as roles:
         demo._train(config, roles, 1.0, DemoProgress(5.0, 60.0), file, Console(file=out, width=200))
         assert find_all(folder) == []
-    assert "this run has already trained for 60 s: raise MINUTES= to train more" in out.getvalue()
+    assert "trained for 60 s: raise --minutes (MINUTES= of `make demo`) to train more" in out.getvalue()
     assert not file.exists()
 
 

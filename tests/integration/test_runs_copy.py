@@ -176,7 +176,7 @@ def test_a_copy_has_the_same_bits_under_the_same_offsets_and_goes_on(
 ) -> None:
     done = copied(run, other, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert f"there, by their sha256: the records that update 0-{UPDATES - 1} folded" in done.stdout
+    assert f"equal by their sha256 in the copy: the records that update 0-{UPDATES - 1} folded" in done.stdout
     assert f"folded there from the newest checkpoint: {UPDATES} updates, bit for bit" in done.stdout
     for topic in EXACT:
         assert held(other, topic) == held(run, topic)
@@ -246,8 +246,8 @@ def test_a_run_of_another_processor_is_copied_whole_and_not_folded(
         learn(far, 3)
     done = copied(far, other, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "there, by their sha256: the records that update 0-2 folded" in done.stdout
-    assert "not folded there: updates were computed on NVIDIA H100" in done.stdout
+    assert "equal by their sha256 in the copy: the records that update 0-2 folded" in done.stdout
+    assert "the copy was not folded: updates were computed on NVIDIA H100" in done.stdout
     assert list(held(other.model_copy(update={"run": far.run}), "updates").values()) == list(
         held(far, "updates").values()
     )

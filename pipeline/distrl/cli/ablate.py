@@ -56,7 +56,7 @@ def ablate(
         int | None, typer.Option(min=1, help="The update to end before; the journal's end if not given.")
     ] = None,
     hold_out: Annotated[
-        int, typer.Option(min=0, help="Last updates of the range that no arm folds: estimates on unseen episodes.")
+        int, typer.Option(min=0, help="Last updates of the range that no arm folds, for estimates on unseen episodes.")
     ] = 0,
     evaluate: Annotated[
         int | None,
@@ -68,7 +68,7 @@ def ablate(
     ] = None,
     split: Annotated[Split, typer.Option(help="Which tasks are played.")] = Split.TEST,
     out: Annotated[Path, typer.Option(help="Where the folder of the report goes.")] = Path("out/ablations"),
-    name: Annotated[str | None, typer.Option(help="Of the folder; made of what is asked if not given.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the folder; made from the options if not given.")] = None,
     verbose: Verbose = False,
 ) -> None:
     """Fold one range of a run's log under other settings, side by side: table, curves, JSON, adapters.

@@ -80,9 +80,9 @@ def evaluate(
     split: Annotated[Split, typer.Option(help="Which tasks.")] = Split.TEST,
     episodes: Annotated[int | None, typer.Option(min=1, help="How many tasks; evaluate.episodes if not given.")] = None,
 ) -> None:
-    """Measure its success on the tasks that versions are evaluated on, into the same topic: `distrl scores` compares.
+    """Measure the agent's success on the tasks that versions are evaluated on. `distrl scores` compares them.
 
-    Stopped and started again, it goes on with the tasks that have no record.
+    Records go into the same topic. Stopped and started again, it goes on with the tasks that have no record.
     """
     settings = _with_notes(run_settings(config, sets, share="evaluation"), notes)
     from distrl.evaluate.prompted import evaluate_agent

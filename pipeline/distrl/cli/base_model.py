@@ -64,13 +64,17 @@ def train_base(
 def recurrent_q(
     out: Annotated[Path, typer.Option(help="Directory to write it to; one that holds files is refused.")],
     base: Annotated[
-        Path | None, typer.Option(help="Directory of the tiny AutoUI that it sees by; the shipped one if left out.")
+        Path | None,
+        typer.Option(help="Directory of the tiny AutoUI whose vision it uses; the shipped one if left out."),
     ] = None,
     width: Annotated[int, typer.Option(min=1, help="Units of its memory.")] = 128,
     epsilon: Annotated[
-        float, typer.Option(min=0.0001, max=0.9999, help="Share of its behaviour that is the same for all actions.")
+        float,
+        typer.Option(min=0.0001, max=0.9999, help="Share of its behaviour policy that is uniform over all actions."),
     ] = 0.1,
-    memory: Annotated[bool, typer.Option(help="Without one each step is decided for itself, as DQfD does.")] = True,
+    memory: Annotated[
+        bool, typer.Option(help="Whether it is recurrent; else each step is decided by itself, as DQfD does.")
+    ] = True,
 ) -> None:
     """Make a recurrent Q over a grid of actions a base model, for algorithm.type=r2d3; its weights begin random."""
     from distrl.policy.recurrent_q.directory import Described, make
@@ -84,14 +88,14 @@ def recurrent_q(
 @app.command("autoui")
 def autoui(
     checkpoint: Annotated[
-        Path, typer.Option(help="Directory of Auto-GUI's checkpoint, or of a T5, whose fusion is drawn at random.")
+        Path, typer.Option(help="Directory of Auto-GUI's checkpoint, or of a T5; a T5's fusion is drawn at random.")
     ],
     vision: Annotated[Path, typer.Option(help="Directory of BLIP-2; only its vision model is read.")],
     out: Annotated[Path, typer.Option(help="Directory to write it to; one that holds files is refused.")],
     decoder: Annotated[
         Path | None, typer.Option(help="Directory of a GPT-2, from which the decoder begins as in the paper.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of a fusion that the checkpoint lacks.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the fusion's weights, where the checkpoint has no fusion.")] = 0,
 ) -> None:
     """Make the paper's AutoUI a base model from published checkpoints; of pickled ones only tensors are read."""
     from distrl.policy.autoui_t5.assemble import assemble

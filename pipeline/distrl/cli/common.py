@@ -33,8 +33,8 @@ console = Console(emoji=False)
 
 
 def passing_bar(*columns: str | ProgressColumn, hidden: bool = False) -> Progress:
-    """Bars on standard error that are gone once all is done; nothing where that is no terminal: rich would print an
-    empty line at the end."""
+    """Progress bars on standard error that disappear at the end. Nothing where that is no terminal, as rich would print
+    an empty line there."""
     stderr = Console(stderr=True)
     return Progress(*columns, console=stderr, transient=True, disable=hidden or not stderr.is_terminal)
 
@@ -71,14 +71,14 @@ Share = Literal["all", "training", "evaluation"]
 
 
 NEEDED_FIRST: Final = ("run", "kafka", "store", "adb", "stack", "logging", "worker", "evaluate")
-"""The sections that lead to the run's log and the servers of a stack, and say how the process is called in its own."""
+"""The sections that lead to the run's log and the servers of a stack, and name the process in its log."""
 
 ASKING: Final = (signal.SIGTERM, signal.SIGINT)
 """Signals at which a role finishes its work."""
 
 
 def given(config_file: Path | None, sets: Sequence[str] | None) -> Given:
-    """The settings that a person gives, over others."""
+    """A function that lays the settings that a person gives over others."""
     return lambda base: settings.load(config_file, sets or (), base=base)
 
 
@@ -193,8 +193,9 @@ def log_as(config: Config, role: str, process: str, verbose: bool) -> None:
 
 
 def as_given(config_file: Path | None, sets: list[str] | None) -> tuple[Config, ConfigError | None]:
-    """The settings over the defaults. Where they are not sound over them, as they may be over those of their run: what
-    leads to its log, and the error. Raises ConfigError for those that are wrong over any."""
+    """The given settings over the defaults. Where they are not valid over the defaults, though they may be over those
+    of their run: only the sections NEEDED_FIRST, and the error. Raises ConfigError for settings that are wrong over any
+    others."""
     try:
         return load(config_file, sets), None
     except UnsoundHereError as error:
@@ -303,20 +304,20 @@ def stopped_by_signals(*, second_kills: Collection[signal.Signals] = ()) -> thre
 
 
 def end_if_stopped(stop: threading.Event) -> None:
-    """End as interrupted (130) where the command was asked to stop before it was done: 0 says that all is done, and
-    nobody would start it again."""
+    """End as interrupted (130) where the command was asked to stop before it was done: 0 would say that all is done,
+    and nobody would start it again."""
     if stop.is_set():
         raise typer.Exit(130)
 
 
 def stopped_how(interrupt: KeyboardInterrupt) -> None:
-    """Say how a training was stopped that caught `interrupt`."""
+    """Print how a training that caught `interrupt` was stopped."""
     from distrl.train.roles import is_second
 
     # A second Ctrl-C during the clean stop: roles or servers were killed.
     how = "stopped at once" if is_second(interrupt) else "stopped cleanly"
     Console(stderr=True, highlight=False).print(
-        f"{how}: nothing that was learned is lost, and the same command goes on where the run was", soft_wrap=True
+        f"{how}: nothing that was learned is lost, and the same command continues the run", soft_wrap=True
     )
 
 

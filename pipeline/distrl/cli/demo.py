@@ -21,7 +21,7 @@ from distrl.telemetry import logs
 HOME: Final = "home"
 PHONES: Final = 8
 NAMING: Final = ("feeder.suite", "algorithm.type", "learner.seed")
-"""The settings by which a run is called."""
+"""The settings from which a run's name is made."""
 
 
 def register(app: typer.Typer) -> None:
@@ -116,8 +116,8 @@ def _settings(
     base: Mapping[str, Any] = MappingProxyType({}),
     only: Collection[str] = (),
 ) -> Config:
-    """Each option over the file and the variables, --set over all of them; where none says anything what the run has,
-    `base`, and else the demo's own. only: as of `load`."""
+    """Each option over the file and the variables, and --set over all of them; below them the settings of the run,
+    `base`, and below those the demo's own. only: as of `load`."""
     given = [
         *([f"algorithm.type={algorithm}"] if algorithm is not None else []),
         *([f"learner.seed={seed}", f"phones.seed={seed}"] if seed is not None else []),

@@ -47,7 +47,7 @@ def judge(
     run: OfRun = None,
     begin: Begin = None,
     end: End = None,
-    most: Annotated[int | None, typer.Option("--most", min=1, help="Judge so many at the most.")] = None,
+    most: Annotated[int | None, typer.Option("--most", min=1, help="Judge at most this many.")] = None,
     against_truth: Annotated[
         bool,
         typer.Option("--against-truth", help="Only those judged by the phone's own state, and how often both agree."),
@@ -174,7 +174,7 @@ def _show_confusion(confusion: Confusion) -> None:
         "accuracy": confusion.accuracy,
         "precision": confusion.precision,
         "recall": confusion.recall,
-        "success by the judge less by the truth": confusion.discrepancy,
+        "success by the judge minus by the truth": confusion.discrepancy,
     }
     text = ", ".join(f"{name} {'-' if share is None else f'{share:.1%}'}" for name, share in shares.items())
     console.print(f"{confusion.judged} of {confusion.total} judged; {text}", markup=False, highlight=False)

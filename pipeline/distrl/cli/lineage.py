@@ -44,7 +44,10 @@ def lineage(
     everything: Annotated[bool, typer.Option("--all", help="Every row and every id.")] = False,
     check_screens: Annotated[
         bool,
-        typer.Option("--check-screens", help="Fetch every screenshot, to leave out what holds none, as is learned."),
+        typer.Option(
+            "--check-screens",
+            help="Fetch every screenshot, to leave out trajectories with an unreadable one, as a learner does.",
+        ),
     ] = False,
 ) -> None:
     """Show what a version learned from, or what became of a trajectory, from the journal and the log.

@@ -49,7 +49,7 @@ from distrl.telemetry import logs
 log = logging.getLogger(__name__)
 
 UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
-"""Of a file or folder that a person named, or that is another user's."""
+"""Errors of a file or folder that a person named, or that is another user's."""
 FULL = {errno.ENOSPC, errno.EDQUOT}
 ELSEWHERE = "make it one that this user can write, or name another, as by --out or stack.directory"
 

@@ -29,7 +29,7 @@ def oracle(
     config: ConfigFile = None,
     sets: Sets = None,
     suite: Annotated[
-        list[str] | None, typer.Option(help="May be given often; every built-in suite if not given.")
+        list[str] | None, typer.Option(help="A built-in suite; may be given often; all of them if not given.")
     ] = None,
     split: Annotated[
         Split | None, typer.Option(help="Which tasks; if not given, test, and every split of a list.")

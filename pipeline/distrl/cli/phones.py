@@ -21,7 +21,7 @@ app = typer.Typer(invoke_without_command=True)
 COLUMNS = 12
 """Screens in a row of a contact sheet."""
 COLOURS = 128
-"""Of a contact sheet: less than half of the bytes that all of them take, and alike to the eye."""
+"""Colours of a contact sheet: it takes less than half of the bytes, and looks the same."""
 
 
 @app.callback()
@@ -67,7 +67,7 @@ def play(
             "emulator has to run: none is started."
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page, on loopback; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page, on loopback; 0 takes a free one.")] = 0,
     record: Annotated[
         bool, typer.Option("--record", help="Let the page record demonstrations for the run of the settings.")
     ] = False,
@@ -120,7 +120,7 @@ def play(
 @app.command()
 def gallery(
     out: Annotated[Path, typer.Option(help="Directory to write a sheet for each generation of the UI to.")],
-    seed: Annotated[int, typer.Option(help="Of the phone that is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the phone that is drawn.")] = 0,
     scale: Annotated[int, typer.Option(min=1, max=8, help="Pixels for each pixel of the phone.")] = 1,
 ) -> None:
     """Draw contact sheets of the simulated phone's screens, one for each generation of its look."""

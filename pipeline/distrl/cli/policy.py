@@ -28,13 +28,14 @@ from distrl.errors import ConfigError
 from distrl.images import ImageError, opened
 
 app = typer.Typer(
-    help="A policy asked once, what one takes, and published ones for other programs.", no_args_is_help=True
+    help="Ask a policy once, compute what a base model takes, check recorded steps, export a version.",
+    no_args_is_help=True,
 )
 
 
 @app.callback()
 def policy() -> None:
-    """A policy asked once, what one takes, and published ones for other programs."""
+    """Ask a policy once, compute what a base model takes, check recorded steps, export a version."""
 
 
 @app.command("export")
@@ -70,7 +71,7 @@ def try_(
     temperature: Annotated[
         float | None, typer.Option(min=0.01, help="Draw an action; the likeliest one if not given.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
     run: Annotated[str | None, typer.Option(help="A run, whose version answers.")] = None,
     version: Annotated[int | None, typer.Option(min=0, help="Its number; the newest of the run if not given.")] = None,
     config: ConfigFile = None,
@@ -192,9 +193,9 @@ def size(
     config: ConfigFile = None,
     sets: Sets = None,
 ) -> None:
-    """What a base model takes to train and to act, computed from shapes: nothing is loaded and nothing measured.
+    """Compute the memory that a base model takes to train and to act, from shapes: nothing is loaded, nothing measured.
 
-    Adapters are those of policy.lora_rank, policy.lora_targets and policy.trains. As a table in Markdown.
+    Adapters are those of policy.lora_rank, policy.lora_targets and policy.trains. Prints a table in Markdown.
     """
     settings = load(config, sets)
     from distrl.policy.sizing import sizes_of

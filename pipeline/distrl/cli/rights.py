@@ -1,4 +1,4 @@
-"""`distrl rights`: what a broker and an object store have to be told of what each role may do."""
+"""`distrl rights`: the commands and policies that give a role its rights at a broker and an object store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ RoleName = Annotated[str, typer.Option("--role", help="operator, feeder, worker,
 def kafka(
     role: RoleName,
     principal: Annotated[
-        str, typer.Option(help="Who gets them, as the broker names it: User:worker, User:CN=worker of a certificate.")
+        str,
+        typer.Option(help="Who gets the rights, as the broker names it: User:worker, User:CN=worker of a certificate."),
     ],
     config: ConfigFile = None,
     sets: Sets = None,

@@ -186,7 +186,7 @@ def rm(
         ),
     ] = False,
 ) -> None:
-    """Remove a run: its topics, its consumer group, its checkpoints, what judges said. Shows what goes, and asks.
+    """Remove a run: its topics, its consumer group, its checkpoints, its verdicts. Shows what is removed, and asks.
 
     Refused while a process of the run is alive. Interrupted, the same command goes on.
     """
@@ -239,9 +239,9 @@ def repair(
     sets: Sets = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Remove from a run's settings what is no record of settings, for which no role of it starts. Shows what, and asks.
+    """Remove unreadable records from a run's settings, because of which no role of it starts. Shows them, and asks.
 
-    The others stay as they are, in their order. Interrupted, the same command goes on.
+    The other records stay as they are, in their order. Interrupted, the same command goes on.
     """
     settings = with_broker(config, [*(sets or ()), f"run={run}"])
     from distrl.offline.record_text import escaped

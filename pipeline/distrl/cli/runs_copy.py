@@ -51,7 +51,7 @@ def copy(
         found = copied(settings, open_store(settings.store), other, open_store(other.store), on_topic, part, to)
     print_line(f"copied {found.records} records and {found.objects} objects of run {run} to {other.kafka.bootstrap}")
     if found.missing:
-        print_line(f"{found.missing} objects that records name are in the store no more, or damaged")
+        print_line(f"{found.missing} objects that records name are missing in the store, or damaged")
     if part is None:
         _hold_against_journal(other, to)
 
@@ -67,12 +67,12 @@ def _hold_against_journal(other: Config, to: Path) -> None:
 
     history = read_history(other)
     compared = compare_records(other, history)
-    print_line(f"there, by their sha256: the records that update {ranges(compared) or 'none'} folded")
+    print_line(f"equal by their sha256 in the copy: the records that update {ranges(compared) or 'none'} folded")
     if (processor := other_processor(other, history)) is not None:
         print_line(
-            f"not folded there: updates were computed on {processor}, and other processors come to other last bits; "
-            f"`distrl learner --verify --run {other.run}`, with {to} on such a machine, holds the weights against the "
-            "versions"
+            f"the copy was not folded: updates were computed on {processor}, and other processors give other last "
+            f"bits; `distrl learner --verify --run {other.run}`, with {to} on such a machine, holds the weights "
+            "against the versions"
         )
         return
     state, same = verify(other)

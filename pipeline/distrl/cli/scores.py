@@ -22,7 +22,7 @@ def scores(
     config: ConfigFile = None,
     sets: Sets = None,
     run: OfRun = None,
-    split: Annotated[Split | None, typer.Option(help="Which tasks alone; all if not given.")] = None,
+    split: Annotated[Split | None, typer.Option(help="Only tasks of this split; all if not given.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object, for programs, in place of a table.")
     ] = False,

@@ -23,7 +23,7 @@ def train(
         int | None,
         typer.Option(
             min=0,
-            help="So many of the named phones evaluate instead of training. If not given: none of your own, "
+            help="How many of the named phones evaluate instead of training. If not given: none of your own, "
             "phones.evaluation_count of the local stack's simulated ones.",
         ),
     ] = None,

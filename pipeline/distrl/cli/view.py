@@ -35,7 +35,7 @@ LOOPBACK = "127.0.0.1"
 REPORTS = (Path("out/ablations"), Path("out/experiments"))
 """Where the two commands write unless told otherwise."""
 EPISODES = 1_000
-"""Of a run in an export: a few hundred MB with their screenshots."""
+"""Episodes of a run in an export: a few hundred MB with their screenshots."""
 
 
 def register(app: typer.Typer) -> None:
@@ -49,7 +49,7 @@ def view(
     run: Annotated[
         list[str] | None, typer.Option(help="A run to show; may be given often; all of the broker if not given.")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the pages; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pages; 0 takes a free one.")] = 0,
     host: Annotated[
         str, typer.Option(help="Address to listen on; one that is not of this machine alone needs --token-file.")
     ] = LOOPBACK,
@@ -71,7 +71,7 @@ def view(
     episodes: Annotated[
         str | None,
         typer.Option(
-            help=f"With --export: of each run so many episodes, the last ones, or all; {EPISODES} if not given."
+            help=f"With --export: how many episodes of each run, the last ones, or all; {EPISODES} if not given."
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="With --export: write over an earlier export.")] = False,

@@ -75,7 +75,10 @@ def _train(
     began = time.monotonic()
     left = minutes * 60 - progress.train_seconds
     if left <= 0:
-        console.print(f"this run has already trained for {progress.train_seconds:.0f} s: raise MINUTES= to train more")
+        console.print(
+            f"this run has already trained for {progress.train_seconds:.0f} s: raise --minutes (MINUTES= of `make "
+            "demo`) to train more"
+        )
         return
 
     saved = began
@@ -108,7 +111,8 @@ def _evaluate(settings: Config, roles: Roles, console: Console) -> None:
         raise ConfigError(
             "MINUTES",
             "the time ended before the warm-up did, so there is no version to evaluate",
-            "run the same command with more, say MINUTES=12: it continues the run, and counts the time already spent",
+            "run the same command with more, such as --minutes 12 (MINUTES=12 of `make demo`): it continues the run, "
+            "and counts the time already spent",
         )
     arguments = ("--versions", "first,last", "--split", Split.TEST.value)
     doing = f"evaluating version 0 and the last one, {settings.evaluate.episodes} held-out tasks each"

@@ -122,6 +122,11 @@ def test_the_newest_schema_is_the_one_of_the_highest_number(folder: Path) -> Non
         ("thing/v1.avsc", '{"type": "record", "name": "distrl.Other", "fields": []}'),
         ("thing/v1.avsc", '"string"'),
         ("thing/v1.avsc", '{"type": "nonsense"}'),
+        ("thing/v1.avsc", "5"),
+        ("thing/v1.avsc", '{"name": "distrl.Thing"}'),
+        ("thing/v1.avsc", '{"type": "record", "name": "distrl.Thing", "fields": 5}'),
+        ("thing/v1.avsc", '{"type": "enum", "name": "distrl.Thing"}'),
+        pytest.param("thing/v1.avsc", "[" * 100_000, id="nested too deeply"),
         ("thing/first.avsc", '{"type": "record", "name": "distrl.Thing", "fields": []}'),
     ],
 )

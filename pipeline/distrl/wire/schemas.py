@@ -23,6 +23,9 @@ MARKER = b"\xc3\x01"
 
 NAME = re.compile(r"v([1-9][0-9]*)\.avsc")
 
+NOT_AVRO = (ValueError, KeyError, TypeError, RecursionError, fastavro.schema.SchemaParseException)
+"""What json and fastavro raise for an invalid file: KeyError for an enum without symbols, TypeError for a number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Schema:
@@ -74,8 +77,9 @@ def read_schema(file: Path) -> Schema:
     try:
         raw = json.loads(file.read_text(encoding="utf-8"))
         parsed = fastavro.schema.parse_schema(raw)
-    except (ValueError, fastavro.schema.SchemaParseException) as error:
-        raise WireError(str(file), f"is no Avro schema ({error})", "fix the file") from None
+    except NOT_AVRO as error:
+        why = f"it lacks {error}" if isinstance(error, KeyError) else error
+        raise WireError(str(file), f"is no Avro schema ({why})", "fix the file") from None
     expected = f"distrl.{file.parent.name.capitalize()}"
     if not isinstance(parsed, dict) or parsed.get("name") != expected:
         raise WireError(str(file), f"does not define {expected}", "name the record after its folder")

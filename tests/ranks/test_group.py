@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from datetime import timedelta
 
 import pytest
-from distrl.ranks.group import reason
-from distrl.ranks.place import LOOPBACK
+from distrl.ranks import group
+from distrl.ranks.group import RankError, joined, reason
+from distrl.ranks.place import LOOPBACK, Place
 from torch._C._distributed_c10d import TCPStore
 
 MEET = """
@@ -38,6 +40,15 @@ END_S = 120.0
 )
 def test_of_what_torch_says_the_reason_is_kept(text: str, shown: str) -> None:
     assert reason(text) == shown
+
+
+def test_an_error_without_a_text_as_the_ranks_meet_is_named_by_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(group, "_join", fails)
+    with pytest.raises(RankError, match=r"one of them ended \(TimeoutError\)"):
+        joined(Place(1, 2), 60.0, threading.Event())
 
 
 def start(rank: int, attempt: int, port: int) -> subprocess.Popen[str]:

@@ -146,9 +146,10 @@ def joined(
             error = outcome.get(timeout=POLL_S)
             if error is None:
                 return Ranks(place.rank, place.world)
+            why = reason(str(error)) or type(error).__name__
             raise RankError(
                 f"rank {place.rank} of {place.world}",
-                f"the ranks did not meet within {answer_s:g} s, or one of them ended ({str(error).splitlines()[0]})",
+                f"the ranks did not meet within {answer_s:g} s, or one of them ended ({why})",
                 "start as many as WORLD_SIZE says, and see whether they can reach MASTER_ADDR at MASTER_PORT",
             ) from None
         check()

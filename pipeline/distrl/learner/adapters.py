@@ -1,4 +1,4 @@
-"""Which adapters the learner deletes (`learner.keep_adapters`). Pure, but for `prune_adapters`."""
+"""Which adapters the learner deletes (`learner.keep_adapters`). Pure, except `prune_adapters`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from distrl.types import LogPosition, Trajectory, Version
 LOG = logging.getLogger("distrl.learner.adapters")
 
 BLOCK: Final = 16
-"""Versions that are noted together: a run of 10^7 trajectories has 10^6 versions, and each checkpoint says all this."""
+"""Versions that are recorded together: a run of 10^7 trajectories has 10^6 versions, and every checkpoint holds them.
+"""
 
 
 class NamedVersions:
-    """Which versions the trajectories of the log name, as blocks of BLOCK: partition -> block -> the last offset.
+    """Which versions the trajectories of the log name, in blocks of BLOCK versions.
 
-    since: partition -> the first offset that was looked at; 0 for one left out.
+    For each partition and block it stores the offset of the last trajectory that names a version of the block.
+    since: partition -> the first offset that was examined; 0 for a partition that is not in it.
     """
 
     def __init__(self, since: Mapping[int, int] | None = None) -> None:
@@ -50,13 +52,16 @@ class NamedVersions:
         }
 
     def see(self, position: LogPosition, trajectory: Trajectory) -> None:
-        """A record of the trajectories topic."""
+        """Note the versions that `trajectory`, read from `position`, names."""
         last = self._last.setdefault(position.partition, {})
         for block in {step.version // BLOCK for step in trajectory.steps if step.version >= 0}:
             last[block] = max(last.get(block, 0), position.offset)
 
     def named_from(self, first: Mapping[int, int]) -> frozenset[int] | None:
-        """Blocks with a version that a record at or after `first`, by partition, names; None where that is unknown."""
+        """The blocks with a version that some record from `first` (partition -> offset) on names.
+
+        None where that is unknown, because the records from `first` on were not all examined.
+        """
         if any(offset < self._since.get(partition, 0) for partition, offset in first.items()):
             return None
         return frozenset(
@@ -70,10 +75,11 @@ class NamedVersions:
 def prunable(
     versions: Iterable[Version], keep: int, every: int | None, is_named: Callable[[int], bool]
 ) -> list[Version]:
-    """The versions whose adapters may go: all but the newest `keep`, every `every`-th number (None: none of them) and
-    those of which `is_named` says that a retained trajectory names them.
+    """The versions whose adapters may be deleted.
 
-    An adapter that a kept version points at too (a rollback) stays.
+    An adapter stays for the newest `keep` versions, for every `every`-th version (None: for none of these), and for
+    each version for which `is_named` returns True, because a retained trajectory names it. An adapter that one of these
+    shares with an older version (after a rollback) stays too.
     """
     ordered = sorted(versions, key=lambda version: version.version)
     recent = {version.version for version in ordered[-keep:]}
@@ -88,17 +94,17 @@ def prunable(
 def prune_adapters(
     config: Config, store: ObjectStore, lineage: Lineage, named: NamedVersions, read: Mapping[int, int]
 ) -> int:
-    """Delete the adapters that the settings let go; returns how many. Only the run's learner may call it.
+    """Delete the adapters that the settings no longer retain; returns how many. Only the run's learner may call it.
 
-    lineage: kept from call to call, so that each reads the new versions alone. named: by the trajectories before
-    `read`, partition -> offset; those after it are looked at here. Interrupted anywhere, the next call goes on. Raises
-    BrokerError, StoreError.
+    lineage: reused from call to call, so that each call reads only the new versions. named: what the trajectories
+    before `read` (partition -> offset) name; those after it are read here. If it is interrupted, the next call
+    continues. Raises BrokerError, StoreError.
     """
     keep, every = config.learner.keep_adapters, config.learner.keep_adapters_every
     if keep is None:
         return 0
-    # by the log, not by what this learner has published: one that was replaced unseen knows no later version, and would
-    # take the weights of an earlier one that its successor has published again
+    # From the log, not from what this learner has published: a learner that was replaced without noticing knows no
+    # later version, and would delete weights that its successor has published again under a new number.
     versions = lineage.read()
     if len(versions) <= keep:
         return 0
@@ -108,7 +114,7 @@ def prune_adapters(
     with LogReader(config, "trajectories") as reader:
         blocks = named.named_from(reader.next_offsets)
     if blocks is None:
-        LOG.info("no adapter is pruned yet: what the oldest trajectories name was not noted when they were learned")
+        LOG.info("no adapter is pruned yet: which versions the oldest trajectories name was not recorded at that time")
         return 0
     doomed = prunable(versions, keep, every, lambda number: number // BLOCK in blocks)
     settings = f"learner.keep_adapters={keep}" + (f" and keep_adapters_every={every}" if every is not None else "")

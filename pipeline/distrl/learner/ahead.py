@@ -1,10 +1,10 @@
-"""Screenshots looked at before the fold asks for their features, on one thread beside that of the gradient steps.
+"""Computes the features of screenshots before the fold needs them, on a thread beside the gradient steps.
 
     Screens ─▶ came ─▶ queue ─▶ one thread ─▶ Features.look_ahead ─▶ the fold finds them
 
-A screenshot is looked at alone and on `learner.torch_threads` threads, there as in the fold, so its features have the
-same bits and it does not matter which were ready. The fold asks again for what cannot be fetched, and skips what is no
-image, as it does without this.
+Each screenshot is computed alone and on `learner.torch_threads` threads, here as in the fold. So its features have the
+same bits, and results do not depend on which were ready. The fold itself handles what this cannot: it fetches again
+what could not be fetched, and skips what is no image.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from distrl.types import ObjectRef
 
 
 class LookAhead:
-    """Owns `screens` and a thread. Used by one thread, the learner's; after `close` nothing more is begun."""
+    """Owns `screens` and a thread. Only the learner's thread calls it; after `close` nothing more is started."""
 
     def __init__(self, images: Images) -> None:
         """images: of the store; called from several threads."""
@@ -27,16 +27,16 @@ class LookAhead:
         self._features: Features | None = None
 
     def look_for(self, features: Features | None) -> None:
-        """From now on, look at what comes for `features`; None: leave it to who loads it."""
+        """From now on, compute features of arriving screenshots into `features`; None: compute none ahead."""
         self._features = features
 
     def close(self) -> None:
-        """End the threads, each when its request or its look has ended."""
+        """End the threads, each once its current request or computation has ended."""
         self.screens.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _came(self, ref: ObjectRef) -> None:
-        with suppress(RuntimeError):  # it is closed
+        with suppress(RuntimeError):  # the pool is shut down
             self._pool.submit(self._look, ref)
 
     def _look(self, ref: ObjectRef) -> None:

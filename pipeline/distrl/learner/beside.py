@@ -1,7 +1,7 @@
-"""Queues what the learner records beside the log, for people: it follows from the log, and nothing is learned from it.
+"""Queues records that the learner publishes for people only. They follow from the log; nothing is learned from them.
 
-Publishing neither waits nor raises. A run that lacks the topic, or whose rights do not allow it, goes on without, after
-one warning.
+Publishing neither waits nor raises. Where the run lacks the topic, or the learner has no right to write it, the learner
+logs one warning and continues without these records.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class BesideLog:
     """Publishes records of one topic. One thread."""
 
     def __init__(self, config: Config, producer: RecordProducer, topic: str, most_waiting: int) -> None:
-        """Asks the broker for the topic once: a run that was begun by earlier software may lack it.
+        """Asks the broker once whether the topic exists: a run that was begun by earlier software may lack it.
 
-        most_waiting: unacknowledged records beyond which further ones are left out, so that they cannot fill the queue
-        that the learner's heartbeats and dead letters share.
+        most_waiting: the most unacknowledged records. Further ones are dropped, so that they cannot fill the producer's
+        queue, which the learner's heartbeats and dead letters share.
         """
         self._producer, self._topic, self._most_waiting = producer, topic, most_waiting
         self._waiting: list[Future[LogPosition | None]] = []
@@ -36,11 +36,11 @@ class BesideLog:
             retained(config, topic)
         except RefusedError as error:
             self._end(error)
-        except BrokerError as error:  # that passes, as what is queued meanwhile waits for
-            LOG.warning("the topic %s cannot be looked at now: %s", topic, error)
+        except BrokerError as error:  # temporary: the producer keeps its queue until the broker answers
+            LOG.warning("the topic %s cannot be examined now: %s", topic, error)
 
     def send(self, key: str, made: Callable[[], Record]) -> None:
-        """Queue the record that `made` makes, or leave it out."""
+        """Queue the record that `made` returns, or drop it."""
         self._forget_acknowledged()
         if self._over or len(self._waiting) >= self._most_waiting:
             return
@@ -52,7 +52,7 @@ class BesideLog:
             LOG.warning("a record of %s is left out: %s", self._topic, error)
 
     def settle(self, timeout_s: float) -> None:
-        """Wait until all that was sent is acknowledged or refused, at most so long."""
+        """Wait until every record that was sent is acknowledged or refused, at most `timeout_s`."""
         wait(self._waiting, timeout_s)
         self._forget_acknowledged()
 
@@ -64,6 +64,6 @@ class BesideLog:
             self._end(failed)
 
     def _end(self, error: BaseException) -> None:
-        """As where the topic is missing, or this role may not write it: so it stays while this process runs."""
+        """Send nothing more while this process runs: a missing topic or right does not come by itself."""
         self._over = True
         LOG.warning("%s of updates are not recorded until this learner is started again: %s", self._topic, error)

@@ -1,7 +1,7 @@
 """Where a learner may resume: the newest checkpoint that both journal and log support. Pure (docs/adr/0010).
 
-A checkpoint is supported where the journal still has the updates that were in force when it was saved, and the log
-still ends beyond the records that it folded and has those that its buffers hold.
+The journal supports a checkpoint if it still has the updates that were in force when the checkpoint was saved. The log
+supports it if it still has the records of the checkpoint's buffers and does not end before the last record folded.
 """
 
 from __future__ import annotations
@@ -98,8 +98,11 @@ def not_of_journal(saved: Saved, updates: Sequence[Update]) -> str | None:
 
 
 def is_void(saved: Saved, history: History) -> bool:
-    """Whether the journal had the updates of `saved`, and made some of them void. It is the journal of that checkpoint
-    then, wherever both were copied to. False for an older checkpoint, which does not say what it has folded."""
+    """Whether the journal once had the updates of `saved`, and later made some of them void.
+
+    Journal and checkpoint then belong together, wherever both were copied to. False for a checkpoint of earlier
+    software, whose manifest does not say which updates it has folded.
+    """
     return (
         saved.history != ""
         and not_of_journal(saved, history.updates) is not None
@@ -108,7 +111,10 @@ def is_void(saved: Saved, history: History) -> bool:
 
 
 def beyond(history: History, versions: Iterable[Version]) -> list[int]:
-    """The numbers, ascending, of the versions whose updates lie beyond the end of the journal."""
+    """The numbers, ascending, of the versions made by updates that the journal no longer has.
+
+    Void and superseded versions are left out.
+    """
     published = [each for each in versions if each.update >= len(history.updates) and not history.voided(each)]
     superseded = {number for each in versions for number in each.supersedes}
     return sorted(each.version for each in published if each.version not in superseded)

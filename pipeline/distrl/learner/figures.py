@@ -1,6 +1,6 @@
-"""Records what the learner reports after each update, for as long as the run's log lasts (docs/adr/0030).
+"""Records the learner's metrics after each update, for as long as the run's log is retained (docs/adr/0030).
 
-Heartbeats say the same to those who look on, and are deleted after a day.
+Heartbeats carry the same metrics for live views, but are deleted after a day.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from distrl.types import Figures, Update
 
 TOPIC: Final = "figures"
 MOST_WAITING: Final = 1_000
-"""Records that a broker has not acknowledged, about a megabyte; further ones are left out."""
+"""Most records that the broker has not acknowledged, about a megabyte; further ones are dropped."""
 SETTLE_S: Final = 5.0
-"""Longest wait before a checkpoint. Updates that it covers are not redone: a kill would lose figures on their way."""
+"""Longest wait before a checkpoint. Updates before it are not redone, so a kill would lose unacknowledged figures."""
 
 
 class FiguresSender:
@@ -28,15 +28,15 @@ class FiguresSender:
         self._topic, self._clock = BesideLog(config, producer, TOPIC, MOST_WAITING), clock
 
     def send(self, update: Update, metrics: Mapping[str, float]) -> None:
-        """Queue what was reported after `update`, named as in telemetry.metrics, or leave it out."""
+        """Queue `metrics`, reported after `update` and named as in telemetry.metrics, or drop them."""
         self._topic.send(str(update.u), lambda: figures_of(update, self._clock.now_ms(), metrics))
 
     def settle(self) -> None:
-        """Wait until the figures that were sent are in the log, at most SETTLE_S: to be called before a checkpoint."""
+        """Wait until the figures that were sent are acknowledged, at most SETTLE_S. Call it before a checkpoint."""
         self._topic.settle(SETTLE_S)
 
 
 def figures_of(update: Update, at: int, metrics: Mapping[str, float]) -> Figures:
-    """The record of what was reported at `at` after `update`."""
+    """The record of `metrics`, reported after `update` at the time `at` (ms since the epoch)."""
     of_update = {name: value for name, value in metrics.items() if name != "update"}
     return Figures(update.u, update.journalled_at, at, of_update)

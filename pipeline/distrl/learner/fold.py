@@ -1,9 +1,9 @@
-"""F: one update of the learner, as a pure function of the state, the new records and the update's number.
+"""The fold F: one update of the learner, as a pure function of the state, the new records and the update's number.
 
     window ──▶ usable and readable ──▶ memories of warm-up and algorithm ──▶ one update of the one or the other
 
-The algorithm decides what an update does with the trajectories (algorithms/protocol.py). No clock, no global random
-numbers. `images` is the only I/O; it is called before anything changes, so where it raises, the state is unchanged.
+The algorithm decides what an update does with the trajectories (algorithms/protocol.py). The fold uses no clock and no
+global random numbers. `images` is its only I/O, called before anything changes: if it raises, the state is unchanged.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def fold(
     """Advance `state` by `update`. Returns the update's metrics.
 
     window: the records between the state's watermarks and the update's, in log order, each task once.
-    Raises ValueError for another window, and what `images` raises (StoreError); `state` is unchanged then. Raises
-    ComputeError where the processor cannot do it, and `state` cannot be used any more.
+    Raises ValueError for any other window, and what `images` raises (StoreError); `state` is unchanged then. Raises
+    ComputeError where the processor fails, as when its memory is exhausted; `state` is unusable then.
     """
     _refuse_wrong_window(state, window, update)
     usable = usable_of(state, window)
@@ -50,7 +50,7 @@ def fold(
 
 
 def usable_of(state: LearnerState, window: Iterable[LoggedTrajectory]) -> list[LoggedTrajectory]:
-    """Those of a window whose screenshots the fold reads; it learns from them where all are images."""
+    """The trajectories whose screenshots the fold reads; it learns from those whose screenshots are all images."""
     return [
         logged
         for logged in window
@@ -64,7 +64,7 @@ def is_usable(trajectory: Trajectory, tokenizer: Tokenizer) -> bool:
     Records are untrusted. Token ids that the tokenizer does not know, a log-probability that is not finite or a
     malformed object name would end the learner or spoil its weights.
 
-    Outcomes are those recorded: where the judge could not tell, none is guessed from V_traj.
+    Outcomes are those recorded: where the judge could not decide, none is guessed from V_traj.
     """
     judged = trajectory.outcome in (Outcome.SUCCESS, Outcome.FAILURE)
     return (
@@ -75,7 +75,7 @@ def is_usable(trajectory: Trajectory, tokenizer: Tokenizer) -> bool:
 
 
 def _pass_rows(config: Config) -> int:
-    """A number of rows below which every pass of the model is smaller."""
+    """learner.microbatch must be below this number of rows for every pass of the model to become smaller."""
     batches = (config.algorithm.batch_size, config.warmup.batch_size)
     return config.learner.microbatch or min(PASS_ROWS, *(-(-size // config.learner.shards) for size in batches))
 
@@ -85,7 +85,7 @@ def _is_sane(step: Step, index: int, tokenizer: Tokenizer) -> bool:
 
 
 def _refuse_wrong_window(state: LearnerState, window: Sequence[LoggedTrajectory], update: Update) -> None:
-    """A fold over other records than the journal names would fork the run unnoticed."""
+    """Raises ValueError for other records than the journal names: folding them would silently fork the run."""
     if update.u != state.u:
         raise ValueError(f"update {update.u} does not follow {state.u} folded updates")
     begin = {(mark.topic, mark.partition): mark.offset for mark in state.watermarks}

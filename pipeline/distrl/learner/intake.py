@@ -27,7 +27,7 @@ POLL_S = 0.1
 """Longest wait for a record before looking at the stop event; a record wakes it at once."""
 
 FETCH_AGAIN_S = 10.0
-"""Pause of fetching ahead after the store has failed: it is asked by the fold meanwhile, which waits for it anyway."""
+"""How long fetching ahead pauses after the store has failed. Meanwhile the fold fetches; it has to wait anyway."""
 
 
 class Intake:
@@ -45,9 +45,9 @@ class Intake:
         progress: Callable[[], object],
         traced: Callable[[RawRecord], object],
     ) -> None:
-        """want: fetches screenshots without waiting for them. load_arrived: loads the features of some that have come;
-        False where none has; raises StoreError. progress: called with each read. traced: with each record that is to
-        be learned from."""
+        """want: starts to fetch screenshots, without waiting for them. load_arrived: loads the features of some
+        screenshots that have arrived; returns False where none has; raises StoreError. progress: called with each read.
+        traced: called with each record that may be learned from."""
         self._config, self._want, self._load_arrived, self._state = config, want, load_arrived, state
         self._pending_log, self._skipped, self._dead_letters = pending_log, skipped, dead_letters
         self._progress, self._traced = progress, traced
@@ -55,7 +55,8 @@ class Intake:
         self._next_fetch = 0.0
 
     def follow(self, open_readers: ExitStack, folded: Sequence[Watermark]) -> None:
-        """Open the log at the state's watermarks; `open_readers` closes it. folded: how far it was folded before."""
+        """Open the log at the state's watermarks; `open_readers` closes it. folded: the journal's watermarks, up to
+        which records once existed."""
         for name in TOPICS:
             start, reach = starts(self._config, name, self._state.watermarks), reached(self._config, name, folded)
             self._readers[name] = open_readers.enter_context(LogReader(self._config, name, start, reach=reach))
@@ -66,7 +67,7 @@ class Intake:
         return self._readers["demonstrations"].caught_up
 
     def read(self, longest_s: float = POLL_S, names: Collection[str] = TOPICS) -> int:
-        """Take the next records of the topics `names`. Returns how many there were. Waits for `longest_s` at most."""
+        """Take the next records of the topics `names`. Waits at most `longest_s`. Returns how many records came."""
         self._progress()
         came = 0
         for name in names:
@@ -78,12 +79,12 @@ class Intake:
         return came
 
     def read_idle(self, names: Collection[str] = TOPICS) -> None:
-        """Take the next records where there is nothing else to do: load features meanwhile, or wait for POLL_S."""
+        """Take the next records while no update is due: load features meanwhile, or wait up to POLL_S for a record."""
         self.read(0.0 if self._load_some() else POLL_S, names)
 
     def read_window(self, update: Update, stop: threading.Event) -> str | None:
-        """Read until the records that `update` folds are pending, or `stop`. Returns why the log cannot have them, or
-        None. Raises WireError where this version cannot decode one of them."""
+        """Read until all records that `update` folds are pending, or `stop` is set. Returns why the log does not hold
+        them, else None. Raises WireError where this version cannot decode one of them."""
         while not self._pending_log.reaches(update.watermarks) and not stop.is_set():
             ended = all(reader.caught_up for reader in self._readers.values())
             if not self.read() and ended and not self._pending_log.reaches(update.watermarks):

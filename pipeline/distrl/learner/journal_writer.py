@@ -1,10 +1,10 @@
-"""Writes the learner's journal and versions exactly once, also where the broker goes away or never acknowledges.
+"""Writes the learner's journal and versions exactly once, even where the broker fails or never acknowledges.
 
     write ─▶ fenced, or no answer ─▶ reopen, unless another has the role ─▶ read the log ─▶ write, unless it is there
 
-The reading decides: nobody else can write once the journal is reopened. Which of two learners that both reopen it stays
-is in claims.py. A client that can no longer be used, as after the broker has lost its records, is replaced in the same
-way; the reading finds what was lost.
+Reading the log after reopening is conclusive, because nobody else can write to a reopened journal. If two learners both
+reopen it, claims.py decides which one stays. A client that can no longer be used, as after the broker has lost records,
+is replaced in the same way; reading then finds what was lost.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class UnwrittenError(BrokerError):
 
 
 class OtherLinesError(BrokerError):
-    """An older learner has written since the journal was read; it can no longer."""
+    """An older learner has written since the journal was read. It is fenced now and cannot write again."""
 
 
 class JournalWriter:
@@ -52,14 +52,14 @@ class JournalWriter:
     """
 
     claim: Claim
-    """This learner's, from `with` on. Its heartbeats must name it."""
+    """This learner's claim to the role, set by `with`. Its heartbeats must name it."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._journal = Journal(config)
         self._in_doubt = False
         self._lines = 0
-        """Of the journal, as far as it was read and written here."""
+        """How many lines of the journal this learner has read or written."""
         self._last: tuple[Update, int] | None = None
         """The last line that this learner appended since it read the journal, and its offset."""
 
@@ -107,8 +107,10 @@ class JournalWriter:
         self._write(lambda: self._journal.publish_version(version), is_written)
 
     def refuse_replaced(self) -> None:
-        """Raises ReplacedError where another learner has taken over, and UnwrittenError where no broker says whether:
-        for what a learner does without a record that would be refused."""
+        """Raises ReplacedError where another learner has taken over, and UnwrittenError where no broker answers.
+
+        For actions that write no record: a record of a replaced learner would be refused by the broker.
+        """
         try:
             claims.refuse_replaced(self.claim, self._config, ROLE)
         except ReplacedError:
@@ -137,8 +139,8 @@ class JournalWriter:
             raise
 
     def _reopen(self, is_written: Callable[[], bool]) -> bool:
-        """Open the journal again, unless this learner was replaced; see claims.py for why it looks twice. Returns
-        whether the record in doubt is in the log.
+        """Open the journal again, unless this learner was replaced. Returns whether the unacknowledged record is in the
+        log. claims.py says why the claim is checked twice.
         """
         self._open_again()
         written = is_written()
@@ -155,7 +157,7 @@ class JournalWriter:
         claims.refuse_replaced(self.claim, self._config, ROLE)
 
     def _read(self) -> list[Update]:
-        """`_all_lines`, of a journal that is opened again where it cannot be used any more."""
+        """`_all_lines`; reopens the journal first where its client can no longer be used."""
         try:
             return self._unless_replaced(self._all_lines)
         except ReplacedError:
@@ -166,18 +168,21 @@ class JournalWriter:
         return self._all_lines()
 
     def _all_lines(self) -> list[Update]:
-        """Every line, also where a broker that is asked is no leader any more: a learner that missed some would append
-        its next line over them. Read before anything is written: a reader finds out sooner that a leader is frozen."""
+        """Every line of the journal, even where the broker that answers is no longer the leader.
+
+        A learner that missed lines would number its next update as one of them. Reading comes before any write, since a
+        reader notices a frozen leader sooner.
+        """
         lines, read = journal_up_to(self._config)
         end = self._journal.end()
         return lines if read == end else journal_lines(self._config, end)
 
     def _refuse_lost(self, offset: int) -> None:
-        """Raise CutError where the line before the one that was taken at `offset` is gone.
+        """Raise CutError where the line before the one that was written at `offset` is lost.
 
-        A line and the end of its transaction take an offset each, so the next line comes two later. Any other place
-        is looked into: a broker that lost a line may have written the end of its transaction once more, and the next
-        line then comes one later, not where the lost one was.
+        A line and its transaction's marker take one offset each, so the next line is expected two offsets later. At any
+        other offset the journal is read to check: a broker that lost a line may have written its transaction's marker
+        again, and the next line then comes one offset later, not at the offset of the lost one.
         """
         if (
             self._last is not None
@@ -190,8 +195,8 @@ class JournalWriter:
         return CutError(topic_name(self._config.run, "updates"), f"{what}: its tail is lost", "start the learner again")
 
     def _is_last(self, record: Record, later: Sequence[Record]) -> bool:
-        """Whether `record` is in the log. later: the log's records from its place on. Raises OtherLinesError for
-        others.
+        """Whether `record` is in the log. later: the log's records from where it belongs on. Raises OtherLinesError
+        where these are other records.
         """
         if later and list(later) != [record]:
             raise OtherLinesError(

@@ -2,9 +2,10 @@
 
     redo what is journalled ─▶ { read ─▶ journal ─▶ fold ─▶ version ─▶ checkpoint begun } until stopped
 
-An update is journalled before it is folded, so it is redone; its version and checkpoint come after it, so they are made
-again or found. One thread, no locks; a checkpoint is uploaded beside it (saving.py). No update begins once an upload is
-known to have failed, and none is two checkpoints ahead of what is stored.
+An update is journalled before it is folded, so after a kill it is redone. Its version and checkpoint come after the
+fold, so a redo either finds them or makes them again. One thread, no locks; checkpoints are uploaded on another thread
+(saving.py). No update begins once an upload is known to have failed, and none is two checkpoints ahead of what is
+stored.
 """
 
 from __future__ import annotations
@@ -53,18 +54,18 @@ from distrl.types import LoggedTrajectory, Update, Version
 LOG = logging.getLogger("distrl.learner")
 
 PAUSES = wait_chain(*map(wait_fixed, (0.5, 1.0, 2.0, 5.0)))
-"""Between attempts while the store or the broker fails, in seconds; the last one repeats."""
+"""Pauses between attempts while the store or the broker fails, in seconds; the last one repeats."""
 
 SAVE_AT_STOP_S = 10.0
-"""How long a store that fails is asked again for the last checkpoint, at a stop: a moment without it would leave
-updates to be computed once more."""
+"""How long saving the last checkpoint is retried at a stop. Without retries, a short failure of the store would make
+the next start redo updates."""
 
 READ_AHEAD = 5_000
 """Most pending records (some 50 MB) while a dead letter, the store, the broker or a demonstration is waited for; the
 learner then stops reading, in the last case only the trajectories."""
 
 WINDOWS_AHEAD = 2
-"""With fewer windows pending, records are read before an update is folded, too."""
+"""With fewer windows than this pending, records are also read before an update is folded."""
 
 OnUpdate = Callable[[Mapping[str, float], Version | None], None]
 
@@ -181,6 +182,7 @@ class Loop:
             self._retry(self._settle)
 
     def _delete_refused(self) -> None:
+        """Delete the checkpoints that recovery refused, unless another learner has taken over."""
         self._settle()
         if self._saver.has_refused:
             self._journal_writer.refuse_replaced()  # a successor may have saved a sound one under the same number
@@ -199,7 +201,7 @@ class Loop:
                 self._report()
                 continue
             if len(self._pending_log.pending) < WINDOWS_AHEAD * self._config.learner.trajectories_per_update:
-                self._intake.read(0.0)  # what is there: its screenshots come while this update is folded
+                self._intake.read(0.0)  # without waiting: screenshots are then fetched while this update is folded
             if not self._state.u and not self._retry(self._refuse_changed):
                 break
             skipped = self._skipped.due(watermarks)
@@ -223,7 +225,7 @@ class Loop:
         self._checkpoint_at_stop()
 
     def _wait(self, *, is_due: bool) -> None:
-        """Read on, for a moment, while no update is due or the one that is cannot be journalled yet."""
+        """Read on for a moment: no update is due, or (`is_due`) the due one cannot be journalled yet."""
         missing = self._pending_log.missing_demonstrations(self._state.u, self._config)
         if missing and not self._said_missing and self._intake.has_old_demonstrations:
             self._said_missing = True
@@ -237,7 +239,7 @@ class Loop:
                     self._pending_log.demonstrations_read + missing,
                 ),
             )
-        if not (is_due or missing) or not self._is_full:  # one that lacks trajectories needs them, however many
+        if not (is_due or missing) or not self._is_full:  # an update that waits for trajectories alone must read on
             self._intake.read_idle()
         elif missing:
             self._intake.read_idle(("demonstrations",))
@@ -286,7 +288,7 @@ class Loop:
             raise naming_records(error, [*window, *self._state.held()], self._config.run) from None
 
     def _refuse_changed(self) -> None:
-        """`refuse_changed`; raises UnwrittenError where no broker answers, which may be back soon."""
+        """`refuse_changed`; raises UnwrittenError where no broker answers, so that it is retried."""
         try:
             refuse_changed(self._config)
         except BrokerError as error:
@@ -296,7 +298,7 @@ class Loop:
         self._publisher.due(self._state)
 
     def _checkpoint(self) -> None:
-        """Begin to save the state, once the checkpoint before it is there."""
+        """Begin to save the state, once the checkpoint before it is stored."""
         self._figures.settle()
         self._settle()
         log = self._pending_log
@@ -312,11 +314,11 @@ class Loop:
         warn_if_window_is_narrow(self._config, self._state)
 
     def _settle(self) -> None:
-        """Wait for the checkpoint that is under way, and read on meanwhile."""
+        """Wait for the upload that is under way, and read on meanwhile."""
         self._saver.settle(self._meanwhile)
 
     def _meanwhile(self, longest_s: float = 0.0) -> None:
-        """Between two looks at what is waited for: take the next records, unless the memory has enough of them."""
+        """Called while something is waited for: take the next records, unless READ_AHEAD are pending."""
         if not self._is_full:
             self._intake.read(longest_s)
         self._report()
@@ -340,7 +342,7 @@ class Loop:
             )
 
     def _retry(self, action: Callable[[], None]) -> bool:
-        """Retry `action` while the store or the broker fails, reading on in between. False where stopped before."""
+        """Retry `action` while the store or the broker fails, reading on in between. False where stopped first."""
         tries = count()
 
         def attempt() -> None:
@@ -363,14 +365,14 @@ class Loop:
         LOG.error("waiting for the %s: %s", "store" if isinstance(error, StoreError) else "broker", error)
 
     def _loaded(self) -> None:
-        """With each screenshot that is loaded: the store is back, though what was waited for may still take hours."""
+        """Called with each screenshot that is loaded: the store works, though loading all may still take hours."""
         self._metrics.stalled = False
-        self._reporter.monitor.progress()  # not the ranks: an order of theirs is under way
+        self._reporter.monitor.progress()  # not `_progress`: the ranks are already executing an order
         if self._reporter.due:
             self._reporter.report(self._publisher.newest, self.metrics())
 
     def _report(self, *, at_once: bool = False) -> None:
-        """Report progress and, where it is due or is to be sent at once, the figures."""
+        """Report progress; send metrics too if a heartbeat is due or `at_once`."""
         self._progress()
         if at_once or self._reporter.due:
             self._reporter.report(self._publisher.newest, self.metrics(), at_once=at_once)

@@ -1,4 +1,4 @@
-"""Metrics of a learner: of its last update, of the window that it folded, and how its time went."""
+"""Metrics of a learner: of its last update, of the window that this folded, and of how its time was spent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LearnerMetrics:
         self.update_seconds = 0.0
         """Of the last update, retries included."""
         self.stalled = False
-        """Whether the store or the broker is waited for."""
+        """Whether the learner waits for the store or the broker."""
 
     @contextmanager
     def spending(self, name: str) -> Iterator[None]:
@@ -35,7 +35,7 @@ class LearnerMetrics:
             self._seconds[name] += self._clock.ticks() - began
 
     def folded(self, metrics: Mapping[str, float], window: Sequence[LoggedTrajectory], update: Update) -> None:
-        """metrics: of the fold of `window` by `update`."""
+        """Note the metrics that the fold of `window` by `update` returned."""
         self._last = {**metrics, **window_metrics(window, update)}
 
     def metrics(self) -> dict[str, float]:
@@ -45,10 +45,10 @@ class LearnerMetrics:
 
 
 def window_metrics(window: Sequence[LoggedTrajectory], update: Update) -> dict[str, float]:
-    """How far behind and how old the trajectories of a window are when `update` folds them; nothing where none is a
-    policy's.
+    """Lag in versions and age in seconds of a window's trajectories when `update` folds them.
 
-    The lag of one is as in evaluate/curves.py: the newest version at the update − the oldest that acted in it.
+    Demonstrations do not count; empty where nothing else is left. The lag of a trajectory is as in evaluate/curves.py:
+    the newest version at the update − the oldest version that acted in it.
     """
     played = [logged.trajectory for logged in window if logged.trajectory.steps and not logged.trajectory.is_expert]
     if not played:

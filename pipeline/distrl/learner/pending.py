@@ -1,4 +1,4 @@
-"""Records that are read and not yet folded, and which of them the next update folds. Pure: records in, windows out."""
+"""Records that are read but not folded yet, and which of them the next update folds. Pure: records in, windows out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Place = tuple[str, int]
 def counts(trajectory: Trajectory) -> bool:
     """Whether a trajectory counts towards `learner.trajectories_per_update`. The feeder relies on the same rule.
 
-    All count but interrupted ones, whose tasks are fed again under another id.
+    All count except interrupted ones, whose tasks are fed again under another id.
     """
     return trajectory.outcome is not Outcome.INTERRUPTED
 
@@ -24,8 +24,8 @@ def counts(trajectory: Trajectory) -> bool:
 class PendingLog:
     """The records read past the watermarks, each id once, in the order of the log.
 
-    demonstrations, trajectories: full names of the topics. watermarks: how far the log is folded. seen: the ids folded
-    until there, as `folded_ids` gave them. named: the versions that trajectories until there name.
+    demonstrations, trajectories: full names of the topics. watermarks: how far the log is folded. seen: the ids before
+    the watermarks, as `folded_ids` returned them. named: the versions that trajectories before the watermarks name.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class PendingLog:
         self._first = FirstWins(seen)
         self._folded_ids = IdSet(seen)
         self.named = NamedVersions() if named is None else named
-        """Of every trajectory that could be read, whichever are learned from. Part of a checkpoint."""
+        """The versions that trajectories name, including those that are not learned from. Part of a checkpoint."""
         self._pending: list[LoggedTrajectory] = []
         self._counted_demonstrations: list[LogPosition] = []
-        """Of the demonstrations read and not folded: those pending and those left out, in the order read."""
+        """Demonstrations that were read and not folded, pending or left out, in the order read."""
         self._contents: dict[LogPosition, bytes] = {}
 
     @property
@@ -63,7 +63,7 @@ class PendingLog:
         return self._folded_ids
 
     def trajectories_read(self) -> dict[int, int]:
-        """Partition -> the offset of the next record of the trajectories topic to read; 0 for one left out."""
+        """Partition of the trajectories topic -> offset of the next record to read; 0 for a partition not in it."""
         return {partition: offset for (topic, partition), offset in self._read.items() if topic == self._trajectories}
 
     @property
@@ -72,7 +72,8 @@ class PendingLog:
         return self._read.get((self._demonstrations, 0), 0)
 
     def push(self, logged: LoggedTrajectory, content: bytes = b"") -> bool:
-        """Add a record; each partition's come in order. False where it, or an earlier record of its id, was read."""
+        """Add a record; those of a partition must come in order. Returns False, and adds nothing, where this record or
+        an earlier one with its id was read before."""
         if not self.passed(logged.position, content):
             return False
         self.names(logged)
@@ -94,14 +95,14 @@ class PendingLog:
             self._counted_demonstrations.append(position)
 
     def names(self, logged: LoggedTrajectory) -> None:
-        """Note which versions a record names, also one that is not learned from."""
+        """Note which versions a record names; call it also for records that are not learned from."""
         if logged.position.topic == self._trajectories:
             self.named.see(logged.position, logged.trajectory)
 
     def passed(self, position: LogPosition, content: bytes = b"") -> bool:
-        """Note that the record at `position` was read, decodable or not. False where it was read before.
+        """Note that the record at `position` was read, decodable or not. Returns False where it was read before.
 
-        content: its digest.
+        content: the digest of its key and value.
         """
         place = (position.topic, position.partition)
         if position.offset < self._read.get(place, 0):
@@ -134,9 +135,9 @@ class PendingLog:
     def due(self, u: int, config: Config) -> tuple[Watermark, ...] | None:
         """The watermarks of update `u`, or None while its records are not all read.
 
-        Update 0 waits for `warmup.demonstrations`, those left out included; the other updates of the warm-up wait for
-        nothing; each later one takes exactly `trajectories_per_update` that count, so that updates depend on the log
-        and not on its timing.
+        Update 0 waits for `warmup.demonstrations` demonstrations, those left out included. The other updates of the
+        warm-up wait for nothing. Each later update takes exactly `trajectories_per_update` trajectories that count, so
+        that updates depend on the log and not on its timing.
         """
         if self.missing_demonstrations(u, config):
             return None
@@ -188,5 +189,6 @@ def _before(position: LogPosition, marks: dict[Place, int]) -> bool:
 
 
 def _name(logged: LoggedTrajectory) -> str:
-    """An id within its topic: a demonstration and a trajectory may share one."""
+    """The id that duplicates are recognised by: the topic is part of it, as a demonstration and a trajectory may have
+    the same task id."""
     return f"{logged.position.topic}/{logged.trajectory.task_id}"

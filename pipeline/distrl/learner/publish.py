@@ -1,4 +1,4 @@
-"""Which updates publish a version, and how each is published once, with the same weights whoever redoes it."""
+"""Which updates publish a version, and how each version is published once, with the same weights after any restart."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Publisher:
         self._of_update: dict[int, Version] = {}
         self._made: Version | None = None
         self._reserved: int | None = None
-        """The highest number; None while it was not looked up."""
+        """The highest reserved number; None before it was looked up."""
         every, history = list(known), history or History()
         counting = {version.version for version in in_force(every, history)}
         named = {number for version in every for number in version.supersedes}
@@ -68,10 +68,10 @@ class Publisher:
         return max(self._given, -1 if self._reserved is None else self._reserved)
 
     def look_up_reserved(self) -> None:
-        """Read the reserved numbers, so that `highest` includes it. Raises StoreError.
+        """Read the reserved numbers, so that `highest` includes them. Raises StoreError.
 
-        A version can be in the log and still invisible: where the broker has lost the end of its transaction, it
-        appears with the next one. The line that makes it void must cover its number.
+        A version can be in the log and still be invisible: if the broker has lost the marker of its transaction, it
+        becomes visible with the next transaction. The journal line that makes updates void must cover its number.
         """
         self._look_up()
 
@@ -88,13 +88,14 @@ class Publisher:
             refuse_other_weights(known, weights)
             return
         if any(later > update for later in self._of_update):
-            return  # its record is lost, a later one is not: publishing now would make older weights the newest version
+            return  # its record is lost, a later version's is not: publishing now would make older weights the newest
         self._publish_after(update, weights, state)
 
     def settle(self, state: LearnerState) -> None:
         """After redoing: where versions are void or lost, publish the state's weights as the newest version.
 
-        Its number is above all reserved ones, so workers load it and waiting tasks begin. Raises as `due`.
+        Its number is above all reserved ones, so workers load it and start the tasks that wait for a version. Raises as
+        `due`.
         """
         due = max((u for u in range(state.u + 1) if publishes(u, self._config)), default=None)
         if due is None:
@@ -118,7 +119,7 @@ class Publisher:
             LOG.warning("version %d supersedes %s, whose updates are void", version.version, numbers)
 
     def _version(self, update: int, weights: bytes, state: LearnerState) -> Version:
-        """The record of these weights; a retry gets the same one, as the first attempt may be in the log."""
+        """The record of these weights. A retry returns the same record, as the first attempt may be in the log."""
         if self._made is not None and self._made.update == update and self._made.version > self._published:
             return self._made
         adapter = put_adapter(self._store, self._config.run, weights)
@@ -136,8 +137,8 @@ class Publisher:
         return self._made
 
     def _reserve(self, update: int, sha256: str) -> int:
-        """The number for these weights: the one reserved for them alone and not published, or the next."""
-        found = self._look_up()  # again: a learner that has taken over may have reserved more
+        """The number for these weights: one that is reserved for exactly these and not published, else the next."""
+        found = self._look_up()  # each time: a learner that has taken over may have reserved more
         if self.highest > self._given and found == [Reservation(self.highest, update, sha256)]:
             return self.highest
         made = Reservation(self.highest + 1, update, sha256)

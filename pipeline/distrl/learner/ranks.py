@@ -1,14 +1,15 @@
-"""One fold on several ranks: rank 0 says what to do with the state, every rank does it with its own.
+"""One fold on several ranks: rank 0 sends orders, and every rank carries them out on its own copy of the state.
 
     rank 0:   log ─▶ journal ─▶ Leader.fold ─┬─▶ fold ─▶ same weights? ─▶ publish, checkpoint
     others:                       follow     └─▶ fold ─▶ same weights?
 
-Only rank 0 reads the log and writes anything. The others get its state as it is recovered, and each journalled update
-with its window; their state is never saved. Within a fold, shards, passes and screenshots are split (compute.py).
-Screenshots are assigned as rank 0 reads of them, and each rank fetches its own beside what it computes.
+Only rank 0 reads the log and writes anything. It sends its recovered state to the others, then each journalled update
+with its window; their states are never saved. Within a fold, each shard, pass and screenshot is assigned to one rank
+(compute.py). Screenshots are assigned as soon as rank 0 reads a record that names them, and each rank fetches its own
+while it computes.
 
-A StoreError of an order is raised on every rank alike, and rank 0 may give it again. After any other error a rank ends,
-and so do all: the next start repeats the update.
+If an order ends with StoreError, it does so on every rank, and rank 0 may send it again. After any other error all
+ranks end; the next start repeats the update.
 """
 
 from __future__ import annotations
@@ -46,32 +47,32 @@ LOG = logging.getLogger("distrl.learner.ranks")
 T = TypeVar("T")
 
 CALL_S: Final = 2.0
-"""Between two calls of ranks that have nothing to do: so soon rank 0 sees that one of them is gone or asks to stop."""
-
+"""Interval of `Call` orders while the ranks have nothing else to do: the longest until rank 0 notices that one of them
+has ended or asks to stop."""
 
 LOADED: Final = 16
-"""Screenshots whose features a rank loads between two looks at the log."""
+"""Screenshots whose features a rank loads before rank 0 reads the log again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Take this state."""
+    """Restore this state and work on it."""
 
     meta: Mapping[str, Any]
     tensors: Mapping[str, NDArray[Any]]
     records: Sequence[LoggedTrajectory]
     keep_features: bool
-    """Whether features are kept for the next start, as rank 0 does: not while the log is only verified, since what that
-    state does not hold would be removed from the folder of the learner that is at work."""
+    """Whether features are persisted for the next start, as on rank 0. Not while a log is only verified: that would
+    remove features from the folder of the running learner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """Fetch those of these screenshots whose owner you are, without waiting for them."""
+    """Start to fetch those of these screenshots that this rank owns, without waiting for them."""
 
     refs: Sequence[ObjectRef]
     owners: Sequence[int]
-    """Ranks."""
+    """The rank that fetches each of `refs`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
+    """Fold this update."""
+
     window: Sequence[LoggedTrajectory]
     update: Update
 
@@ -96,29 +99,29 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Answer; there is nothing to do."""
+    """Only answer, to show that this rank is there."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Return; it is not answered."""
+    """Stop following. It is not answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Of one rank, once it has done what it was told."""
+    """What one rank answers once it has carried out an order."""
 
     stop: bool
-    """Whether it was asked to stop, as by SIGTERM."""
+    """Whether this rank was asked to stop, as by SIGTERM."""
     digest: str = ""
-    """Of what must be the same on every rank now."""
+    """Digest of what must be equal on all ranks after the order."""
 
 
 class Leader:
-    """Rank 0's side. With one rank it does what it is told and nothing more. One thread."""
+    """Rank 0's side: sends each order and carries it out here too. With one rank nothing is sent. One thread."""
 
     _state: LearnerState
-    """From `begin` on."""
+    """Set by `begin`."""
 
     def __init__(
         self,
@@ -128,27 +131,27 @@ class Leader:
         stop: threading.Event,
         progress: Callable[[], object] = lambda: None,
     ) -> None:
-        """stop: set where another rank was asked to stop. progress: called with each screenshot that this rank loads:
-        the first fold of a start may load those of the whole buffer."""
+        """stop: set where another rank was asked to stop. progress: called with each screenshot that this rank loads,
+        since the first fold after a start may load those of the whole buffer."""
         self._config, self._ranks, self._stop, self._progress = config, ranks, stop, progress
         self._ahead = LookAhead(images)
         self._screens = self._ahead.screens
         self._called = SYSTEM_CLOCK.ticks()
         self._wanted: dict[ObjectRef, None] = {}
-        """The ranks have not heard of these yet."""
+        """Wanted screenshots that the ranks were not asked to fetch yet."""
         self._coming: dict[ObjectRef, None] = {}
-        """Fetched by several ranks, and not loaded; in order."""
+        """Screenshots that several ranks fetch and that are not loaded yet, in order."""
         self._owners: dict[ObjectRef, int] = {}
         self._turn = count()
 
     def begin(self, state: LearnerState) -> None:
-        """Go on with `state`, on every rank."""
+        """Continue with `state` on every rank."""
         self._state = state
         self._wanted, self._coming, self._owners = {}, {}, {}
         self._screens.keep(())
         state.features.assign_by(self._screens.__contains__)
         state.features.report_to(self._progress)
-        alone = self._ranks.world == 1  # several look at theirs when all load them
+        alone = self._ranks.world == 1  # several ranks compute features only in `Load` and `Fold`, all at once
         self._ahead.look_for(state.features if alone and state.policy.looks_beside else None)
         state.context.compute.split_among(self._ranks)
         if self._ranks.world > 1:
@@ -159,13 +162,13 @@ class Leader:
         self._fetch()
 
     def want(self, refs: Iterable[ObjectRef]) -> None:
-        """Screenshots that will be loaded. One rank fetches them from now on, several from their next order on."""
+        """Note screenshots that will be loaded. A single rank starts to fetch them now, several with the next order."""
         self._wanted |= dict.fromkeys(_unknown(self._state, refs))
         if self._ranks.world == 1:
             self._fetch()
 
     def load_arrived(self) -> bool:
-        """Load the features of some screenshots that are wanted and need not be waited for. False where there are none.
+        """Load the features of some wanted screenshots that have arrived. Returns False where none has.
 
         Raises StoreError where one could not be fetched.
         """
@@ -175,7 +178,7 @@ class Leader:
             found = self._screens.arrived(most)
         else:
             found = list(islice(self._coming, most))
-            if any(map(self._screens.is_coming, found)):  # about as far as the others'
+            if any(map(self._screens.is_coming, found)):  # the other ranks fetch at about the same pace
                 return False
             for ref in found:
                 del self._coming[ref]
@@ -186,8 +189,8 @@ class Leader:
         return bool(found)
 
     def fold(self, window: Sequence[LoggedTrajectory], update: Update) -> Metrics:
-        """`fold` on every rank. Raises as it does, and PolicyError where the weights are not the same after it, or not
-        finite: no worker would load them, and no later update makes them finite again."""
+        """`fold` on every rank. Raises what `fold` raises, and PolicyError where the weights differ between ranks or
+        are not finite: no worker would load such weights, and no later update makes them finite again."""
         self.want(self._state.screens(usable_of(self._state, window)))
         self._fetch()
         act = lambda: fold(self._state, window, update, self._screens, self._config)  # noqa: E731
@@ -195,7 +198,7 @@ class Leader:
         if not self._state.is_finite:
             raise PolicyError(
                 f"update {update.u}",
-                "has made weights that are not finite, as every start would from this log; nothing of it is published",
+                "has made weights that are not finite, and would again after a restart; they are not published",
                 "begin a new run with smaller steps (algorithm.lr, algorithm.critic_lr, warmup.lr), or correct the "
                 "policy's score; `distrl ablate --set algorithm.lr=...` tries settings on this log",
             )
@@ -212,7 +215,7 @@ class Leader:
         self._owners = {ref: owner for ref, owner in self._owners.items() if ref in later}
 
     def call(self) -> None:
-        """Look after the other ranks, unless they were heard of within CALL_S."""
+        """Check that the other ranks still answer, unless they have within CALL_S."""
         if SYSTEM_CLOCK.ticks() - self._called >= CALL_S:
             self._give(Call(), lambda: None)
 
@@ -221,11 +224,12 @@ class Leader:
         self._ranks.send(End())
 
     def close(self) -> None:
-        """Fetch and look at no more, however it ended: what waits for a store that hangs would keep the process."""
+        """End fetching and computing ahead. Call it however the run ended: a request to a store that hangs would keep
+        the process alive."""
         self._ahead.close()
 
     def _fetch(self) -> None:
-        """Have every rank fetch its own of what is wanted; what has failed, again."""
+        """Have every rank fetch the wanted screenshots that it owns, and retry those that failed."""
         if not self._wanted:
             return
         refs, self._wanted = list(self._wanted), {}
@@ -250,7 +254,7 @@ class Leader:
 
 
 def follow(config: Config, ranks: Ranks, images: Images, stop: threading.Event, monitor: Monitor) -> None:
-    """Do what rank 0 says until it ends; the other side of Leader. stop: passed on to rank 0, which decides."""
+    """Carry out rank 0's orders until `End`: the other side of Leader. stop: reported to rank 0, which decides."""
     with closing(Screens(images)) as screens:
         _follow(config, ranks, screens, stop, monitor)
 
@@ -284,7 +288,7 @@ def _follow(config: Config, ranks: Ranks, screens: Screens, stop: threading.Even
 
 
 def _obey(order: object, state: LearnerState, screens: Screens, config: Config, ranks: Ranks) -> str:
-    """Do it; returns the digest to compare."""
+    """Carry out `order`; returns the digest to compare."""
     match order:
         case Want():
             _want(state, order, screens, ranks)
@@ -301,7 +305,7 @@ def _obey(order: object, state: LearnerState, screens: Screens, config: Config, 
 
 
 def keep_features(state: LearnerState, config: Config) -> None:
-    """Use the folder of features that outlives this process, where one is set. Raises ConfigError."""
+    """Persist features in learner.features_kept, if set, so that the next start finds them. Raises ConfigError."""
     if (folder := config.learner.features_kept) is not None:
         maker = maker_of(state.policy, config.policy, config.learner.torch_threads)
         state.features.keep_in(FeatureFolder(folder, config.run, maker))
@@ -326,12 +330,12 @@ def refuse_other_settings(config: Config, ranks: Ranks) -> None:
 
 
 def _unlike_rank_0(found: Sequence[object]) -> list[int]:
-    """The ranks whose value is another than rank 0's. found: of every rank, in order."""
+    """The ranks whose value differs from rank 0's. found: the value of each rank, by rank."""
     return [rank for rank, each in enumerate(found) if each != found[0]]
 
 
 def weights_digest(state: LearnerState) -> str:
-    """sha256 (hex) of every trained weight: some milliseconds for ten million."""
+    """sha256 (hex) over all trained weights; takes some milliseconds for ten million."""
     total = hashlib.sha256()
     for parameter in state.parameters():
         total.update(np.ascontiguousarray(parameter.detach().cpu().numpy()).data)
@@ -343,7 +347,7 @@ def _digest_of_all(state: LearnerState) -> str:
 
 
 def _want(state: LearnerState, order: Want, screens: Screens, ranks: Ranks) -> None:
-    """Fetch those that are this rank's and whose features are not kept."""
+    """Start to fetch the screenshots that this rank owns and whose features are not persisted."""
     mine = (ref for ref, owner in zip(order.refs, order.owners, strict=True) if owner == ranks.rank)
     screens.want(ref for ref in mine if state.features.needs_image(ref))
 
@@ -358,7 +362,7 @@ def _shown(trajectories: Iterable[LoggedTrajectory]) -> Iterator[ObjectRef]:
 
 
 def _unknown(state: LearnerState, refs: Iterable[ObjectRef]) -> list[ObjectRef]:
-    """Those whose features are not loaded, each once."""
+    """The screenshots of `refs` whose features are not loaded, each once."""
     return list({ref.sha256: ref for ref in refs if not state.features.knows(ref)}.values())
 
 

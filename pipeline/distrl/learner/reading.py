@@ -1,4 +1,4 @@
-"""Records of the log into a pending log: the same for the live learner and for those who replay."""
+"""Reads records of the log into a pending log, in the same way for the live learner and for replays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEFT_OUT: Final = b"left out "
 def pending_log_at(
     config: Config, watermarks: Iterable[Watermark], seen: IdSet | None = None, named: NamedVersions | None = None
 ) -> PendingLog:
-    """A pending log of the run's topics at `watermarks`. seen, named: ids folded and versions named until there."""
+    """A pending log of the run's topics at `watermarks`. seen, named: the ids folded and versions named before them."""
     names = [topic_name(config.run, name) for name in TOPICS]
     return PendingLog(names[0], names[1], watermarks, seen or IdSet(), named)
 
@@ -44,21 +44,21 @@ def content_of(raw: RawRecord) -> bytes:
 def starts(config: Config, name: str, folded: Iterable[Watermark]) -> dict[int, int]:
     """Partition -> offset of the first record of topic `name` past the watermarks `folded`.
 
-    0 where nothing was folded: starting at the first record left would silently skip what retention has deleted.
+    0 where nothing was folded: starting at the first retained record would silently skip what retention has deleted.
     """
     begin = dict.fromkeys(range(topics.partitions(config, topics.TOPICS[name])), 0)
     return begin | reached(config, name, folded)
 
 
 def reached(config: Config, name: str, folded: Iterable[Watermark]) -> dict[int, int]:
-    """Partition -> the offset of topic `name` up to which records are folded, so that they were in the log."""
+    """Partition -> the offset of topic `name` before which all records are folded, so the log once held them."""
     return {mark.partition: mark.offset for mark in folded if mark.topic == topic_name(config.run, name)}
 
 
 def take(raw: RawRecord, pending_log: PendingLog, skipped: SkippedRecords) -> LoggedTrajectory | None:
-    """Decode a record into the pending log. Returns it; None where it is skipped, or it or its id was read before.
+    """Decode a record into the pending log and return it; None where it is skipped, or it or its id was read before.
 
-    Raises WireError where it cannot be decoded; it counts as read then.
+    Raises WireError where it cannot be decoded; the record counts as read then.
     """
     content = content_of(raw)
     left_out = skipped.leaves_out(raw.position, raw.value)
@@ -67,7 +67,7 @@ def take(raw: RawRecord, pending_log: PendingLog, skipped: SkippedRecords) -> Lo
             pending_log.leave_out(raw.position, LEFT_OUT + content)
         else:
             pending_log.passed(raw.position, content)
-        with suppress(WireError):  # it is in the log all the same, and so are the weights that it names
+        with suppress(WireError):  # the weights that it names must be retained, although nothing learns from it
             pending_log.names(LoggedTrajectory(raw.position, decoded(raw, Trajectory)))
         return None
     try:
@@ -79,7 +79,7 @@ def take(raw: RawRecord, pending_log: PendingLog, skipped: SkippedRecords) -> Lo
 
 
 def window_sha256(config: Config, begin: Iterable[Watermark], end: Iterable[Watermark], skipped: SkippedRecords) -> str:
-    """`PendingLog.window_sha256` of the window between two watermarks, read from the log now."""
+    """`PendingLog.window_sha256` of the window between the watermarks `begin` and `end`, read from the log now."""
     begun, wanted = tuple(begin), tuple(end)
     pending_log = pending_log_at(config, begun)
     for name in TOPICS:
@@ -108,9 +108,9 @@ def unsupported(pending_log: PendingLog, update: Update, *, ended: bool) -> str 
 
 
 def refuse_unread(skipped: SkippedRecords, update: Update) -> None:
-    """Raises WireError where `update`, whose records the log holds, folded one that this reader cannot decode: to fold
-    it again without that record would fork the run. Lines that say nothing of their records are of before, when such
-    ones were not named either."""
+    """Raises WireError where `update`, whose records the log holds, folded one that this reader cannot decode: folding
+    it again without that record would fork the run. Journal lines without a window_sha256 are not checked: the software
+    that wrote them did not name undecodable records either."""
     if update.window_sha256 and (found := skipped.unread(update.watermarks)):
         at = found[0]
         raise WireError(
@@ -121,7 +121,7 @@ def refuse_unread(skipped: SkippedRecords, update: Update) -> None:
 
 
 def not_the_log(config: Config, why: str) -> BrokerError:
-    """The error for those who only read: going back to what journal and log support is up to the learner."""
+    """The error for processes that only read: only the learner may go back to what journal and log support."""
     return BrokerError(
         f"log of run {config.run}",
         why,

@@ -35,7 +35,7 @@ LOG = logging.getLogger("distrl.learner.recover")
 
 
 FORMAT = 1
-"""Of manifests, which name none where it is 1. To be raised for what the code of before could not restore."""
+"""Format of manifests; a manifest that names none has 1. Raise it for changes that older code cannot restore."""
 UNUSABLE = "it is damaged, or of a later version"
 NARROW_WINDOW = 0.8
 """Share of learner.rebuild_window that the buffer may span before the learner warns."""
@@ -50,9 +50,9 @@ class Recovered:
     seen: IdSet
     """The ids folded so far."""
     named: NamedVersions = field(default_factory=NamedVersions)
-    """The versions that the trajectories so far name."""
+    """The versions that the trajectories read so far name."""
     refused: Mapping[int, str] = field(default_factory=dict)
-    """Number of updates of each newer checkpoint -> why it was refused, also those with a damaged tensor."""
+    """Number of updates of each newer checkpoint -> why it was refused; damaged ones included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ class Log:
 
 
 def log_of(config: Config, history: History) -> Log:
-    """The run's log as the broker has it now. history: what it had. Raises BrokerError where a topic is missing or no
-    broker answers."""
+    """The run's log as the broker has it now. history: of the journal, whose watermarks say how far the log once
+    reached. Raises BrokerError where a topic is missing or no broker answers."""
     ranges, client = {}, admin(config.kafka)
     for name in TOPICS:
         with LogReader(config, name, reach=reached(config, name, history.watermarks)) as reader:
@@ -85,8 +85,9 @@ def recover(
 ) -> Recovered:
     """The newest checkpoint that journal and log support, its buffer refilled from the log; without one a fresh state.
 
-    at_most: the most updates it may have. history, log: read now if not given. Raises StoreError, ConfigError where the
-    run was begun with other learning settings, and BrokerError, also where the log is not the journal's.
+    at_most: the most updates that the checkpoint may have. history, log: read now if not given. Raises StoreError,
+    ConfigError where the run was begun with other learning settings, and BrokerError where the broker fails or the log
+    is not the one that the journal describes.
     """
     history = history or read_history(config)
     log = log or log_of(config, history)
@@ -94,7 +95,7 @@ def recover(
     for u, meta in manifests(config, store, at_most):
         saved = None if meta is None else saved_as(meta)
         if meta is None or saved is None:
-            refused[u] = UNUSABLE  # as below
+            refused[u] = UNUSABLE
             LOG.warning("the checkpoint of %d updates is refused: %s", u, UNUSABLE)
             continue
         why: str | None = refusal(saved, history.updates, log.ranges)
@@ -102,7 +103,7 @@ def recover(
             refuse_other_settings(meta["config_fingerprint"], config, f"the checkpoint of update {u}")
             found = load_checkpoint(store, config.run, u)
             if found is None:
-                refused[u] = UNUSABLE  # else pruning would count it, and delete the last sound one for it
+                refused[u] = UNUSABLE  # otherwise pruning would count it, and delete the last sound one in its place
                 continue
             try:
                 state = LearnerState.restore(config, meta, found[1], read_back(config, needed(meta)))
@@ -124,7 +125,8 @@ def recover(
 
 
 def _named(config: Config, meta: Mapping[str, Any], state: LearnerState) -> NamedVersions:
-    """The versions that the trajectories before a checkpoint name; it may be older than this."""
+    """The versions that the trajectories before a checkpoint name. A checkpoint of earlier software does not hold them:
+    they are then unknown for the records that it folded."""
     if "named" in meta:
         return NamedVersions.of(meta["named"])
     topic = topic_name(config.run, "trajectories")
@@ -134,11 +136,11 @@ def _named(config: Config, meta: Mapping[str, Any], state: LearnerState) -> Name
 def refuse_other_log(
     config: Config, history: History, log: Log, why: str, *, content: bool = False, saved_on: str = ""
 ) -> None:
-    """Raises BrokerError where what the log lacks is no lost tail: its topics are not those of the journal.
+    """Raises BrokerError where the log's topics are not those of the journal, so that no tail was lost.
 
-    why: what the log lacks. content: whether it has other records there; where the journal names no topic ids, a log
-    that ends too soon counts as a loss, and one with other records is refused. saved_on: the topics' ids in a
-    checkpoint's manifest: on another broker the journal knows nothing of the run.
+    why: what the log lacks. content: whether the log has other records in that place. Where the journal names no topic
+    ids, a log with other records is refused, and one that ends too soon counts as one that lost its tail. saved_on: the
+    topics' ids in a checkpoint's manifest, for the case that the journal itself is new and empty.
     """
     known = saved_on or history.log_id
     if log.id and known == log.id:
@@ -154,10 +156,10 @@ def refuse_other_log(
 
 
 def _refuse_shorter_copy(config: Config, history: History, log: Log, why: str, saved_on: str) -> None:
-    """Raises BrokerError where the run was copied here and its journal is not that of a checkpoint of the original.
+    """Raises BrokerError where the run was copied here, and its journal is shorter than that of a copied checkpoint.
 
-    Both name the same topics then, which are not those here. why: what the journal lacks. saved_on: as of
-    `refuse_other_log`.
+    Journal and checkpoint then name the same topics, which are not the ones of this broker. why: what the journal
+    lacks. saved_on: as in `refuse_other_log`.
     """
     if log.id and saved_on and saved_on == history.log_id != log.id:
         raise BrokerError(
@@ -169,14 +171,14 @@ def _refuse_shorter_copy(config: Config, history: History, log: Log, why: str, s
 
 
 def manifests(config: Config, store: ObjectStore, at_most: int | None) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """The run's checkpoints by their updates, newest first, and their manifests; None for a damaged one."""
+    """The run's checkpoints, newest first: their number of updates and their manifest, None for a damaged one."""
     for u in checkpoints(store, config.run):
         if at_most is None or u <= at_most:
             yield u, checkpoint_meta(store, config.run, u)
 
 
 def saved_as(meta: Mapping[str, Any]) -> Saved | None:
-    """What a manifest says of its checkpoint; None where this version cannot read it, as one of a later version."""
+    """The checkpoint that a manifest describes; None where this version cannot read it, as it is of a later one."""
     if (found := meta.get("format", 1)) != FORMAT:
         LOG.warning("a checkpoint's manifest has format %r, and this version reads %d", found, FORMAT)
         return None
@@ -192,9 +194,9 @@ def _other_content(
 ) -> str | None:
     """Why the restored `state` is not the one that was saved; None where it is.
 
-    Compares the digests of the checkpoint, then the last window of each partition with the log: a tail that was lost
-    and has grown again differs there. A window whose beginning retention has deleted is not compared: its end is no
-    lost tail. Raises StoreError where another part than the buffer differs.
+    Compares the digests of the checkpoint, then the last window of each partition with the log: if a tail was lost and
+    new records took its offsets, the window differs. A window that retention has begun to delete is not compared, as it
+    is not at the log's end. Raises StoreError where another part than the buffer differs.
     """
     saved, found = meta.get("digests", {}), state.digests()
     differing = sorted(name for name in saved.keys() & found.keys() if saved[name] != found[name])
@@ -217,13 +219,13 @@ def _other_content(
 
 
 def retains(ranges: OffsetRanges, begin: Iterable[Watermark]) -> bool:
-    """Whether the log still has all records from `begin` on; where that names no partition, from its first one."""
+    """Whether the log still has all records from `begin` on; of a partition that `begin` does not name, all records."""
     begun = marks(begin)
     return all(first <= begun.get(place, 0) for place, (first, _) in ranges.items())
 
 
 def _last_windows(updates: Sequence[Update]) -> list[Update]:
-    """For each partition, the last of `updates` that folded some of it and names its window's sha256."""
+    """For each partition, the last of `updates` that folded records of it and names its window's sha256."""
     found: dict[tuple[str, int], Update] = {}
     before: dict[tuple[str, int], int] = {}
     for update in updates:
@@ -239,7 +241,7 @@ class MissingRecordError(StoreError):
 
 
 class Snapshot(NamedTuple):
-    """A copy of a state, as `save_checkpoint` takes it."""
+    """A copy of a state: the arguments of `save_checkpoint`."""
 
     u: int
     tensors: Mapping[str, NDArray[Any]]
@@ -254,7 +256,7 @@ def snapshot(
     log_id: str = "",
     named: NamedVersions | None = None,
 ) -> Snapshot:
-    """What `recover` reads, and the digests that it compares. A copy: `state`, `seen` and `named` may change.
+    """What `recover` reads, and the digests that it compares. A copy: `state`, `seen` and `named` may change later.
 
     history: `choose_checkpoint.chain` of the folded updates. version: the highest version number reserved so far.
     log_id: the ids of the folded topics, as in the journal. named: the versions that the trajectories read name.
@@ -325,9 +327,10 @@ def records_spanned(wanted: Iterable[LogPosition]) -> int:
 
 
 def warn_if_window_is_narrow(config: Config, state: LearnerState) -> None:
-    """Warn while there is time that the next start will need a larger learner.rebuild_window.
+    """Warn early that the next start may need a larger learner.rebuild_window.
 
-    Records that are not learned from (interrupted, not judged) lie in between, and no setting bounds their number.
+    The buffer's records are interspersed with records that are not learned from (interrupted, not judged), whose number
+    no setting bounds.
     """
     widest = max(
         records_spanned(
@@ -371,8 +374,8 @@ def refuse_other_journal(entries: Sequence[Update], config: Config) -> None:
 
 
 def refuse_other_device(entries: Iterable[Update], here: str, config: Config) -> None:
-    """Raises ConfigError where an update was computed on another kind of processor than `here`: the same update comes
-    to other bits on it, and no version could be proven any more."""
+    """Raises ConfigError where an update was computed on another kind of processor than `here`: the same update gives
+    other bits there, so no version could be verified any more."""
     if (update := computed_elsewhere(entries, here)) is not None:
         raise ConfigError(
             "learner.device",
@@ -383,7 +386,7 @@ def refuse_other_device(entries: Iterable[Update], here: str, config: Config) ->
 
 
 def computed_elsewhere(entries: Iterable[Update], here: str) -> Update | None:
-    """The first update that was computed on another kind of processor than `here`, as far as the journal says."""
+    """The first update that was computed on another kind of processor than `here`, if its journal line names one."""
     return next((update for update in entries if update.device and update.device != here), None)
 
 

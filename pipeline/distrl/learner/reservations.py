@@ -1,8 +1,9 @@
-"""Version numbers that were given, kept in the store: the number of a record that is lost goes to no other weights.
+"""Version numbers that were assigned, persisted in the store, so that no number is ever reused for other weights, even
+if the version's record is lost.
 
-One object for each, named by the number, the update and the sha256 of the weights, so that none is ever written again
-with another content: a learner that was replaced, whose request arrives late, lowers no number and changes no meaning.
-A run that was begun by earlier software may have one more, which nothing writes any more (EARLIER).
+Each reservation is an empty object whose name holds the number, the update and the sha256 of the weights. No object is
+ever overwritten with other content, so a late request of a replaced learner does no harm. Runs that were begun by
+earlier software may have one more object, which is read but no longer written (EARLIER).
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from distrl.store.objects import SHA256, ObjectStore
 LOG = logging.getLogger("distrl.learner.reservations")
 
 DIGITS: Final = 12
-"""Of a number in a name, so that names are in the order of the numbers."""
+"""Digits of a number in a name: with leading zeros, names sort in the order of the numbers."""
 
 NAME: Final = re.compile(rf"([0-9]{{{DIGITS}}})-(-?[0-9]{{{DIGITS - 1},{DIGITS}}})-({SHA256.pattern})")
-"""Without a warm-up version 0 is made after update -1."""
+"""<version>-<update>-<sha256>. The update may be -1: without a warm-up, version 0 is made before any update."""
 
 EARLIER: Final = "newest-version.json"
 """Object under runs/<run>/ in which earlier software kept the highest number, with its update and sha256."""
@@ -32,7 +33,7 @@ EARLIER: Final = "newest-version.json"
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """version: the number. update, sha256: after which it is published, and of which weights."""
+    """version: the number. update: the one after which it is published. sha256: of its weights."""
 
     version: int
     update: int
@@ -40,8 +41,8 @@ class Reservation:
 
 
 def highest(store: ObjectStore, run: str) -> list[Reservation]:
-    """Those with the highest number: one, or several where a learner that was replaced had given it, too; none before
-    the first. Raises StoreError."""
+    """The reservations with the highest number: several where a learner that was replaced had reserved it too; none
+    before the first. Raises StoreError."""
     found = [each for key in store.list(_folder(run)) if (each := _of(key)) is not None]
     found += _of_earlier_software(store, run)
     most = max((each.version for each in found), default=-1)
@@ -49,15 +50,15 @@ def highest(store: ObjectStore, run: str) -> list[Reservation]:
 
 
 def highest_number(store: ObjectStore, run: str) -> int:
-    """-1 before the first. Raises StoreError."""
+    """The highest reserved number; -1 before the first. Raises StoreError."""
     return max((each.version for each in highest(store, run)), default=-1)
 
 
 def reserve(store: ObjectStore, run: str, made: Reservation) -> None:
-    """Keep `made`; those of lower numbers, which nobody reads any more, go. Raises StoreError."""
+    """Persist `made`, and delete those with lower numbers, which nobody reads any more. Raises StoreError."""
     name = f"{made.version:0{DIGITS}d}-{made.update:0{DIGITS}d}-{made.sha256}"
     store.put_named(_folder(run) + name, b"")
-    with suppress(StoreError):  # one too many costs nothing, and goes with the next
+    with suppress(StoreError):  # what is left does no harm, and is deleted at the next reservation
         for key in list(store.list(_folder(run))):
             each = _of(key)
             if each is not None and each.version < made.version:
@@ -69,7 +70,7 @@ def _folder(run: str) -> str:
 
 
 def _of(key: str) -> Reservation | None:
-    """None, with a warning, for a name that no reservation has."""
+    """The reservation that an object's key names; None, with a warning, for any other key."""
     found = NAME.fullmatch(key.rsplit("/", 1)[-1])
     if found is None:
         LOG.warning("%s is the name of no reserved version; it is skipped", key)
@@ -79,7 +80,7 @@ def _of(key: str) -> Reservation | None:
 
 
 def _of_earlier_software(store: ObjectStore, run: str) -> list[Reservation]:
-    """None, with a warning, where its object cannot be read."""
+    """The reservation in the object EARLIER, if there is one; none, with a warning, where it cannot be read."""
     key = f"{RUNS.of(run)}/{EARLIER}"
     data = store.get_named(key)
     if data is None:

@@ -76,8 +76,8 @@ def _run_once(
     on_update: OnUpdate | None,
     tracer: Tracer,
 ) -> bool:
-    """Recover, redo and work until `stop`. Returns True where the log is no longer what was read: recover then, unless
-    it is to stop."""
+    """Recover, redo and work until `stop`. Returns True where the log is no longer what was read, so that the caller
+    has to recover again."""
     reporter.monitor.waits_for("its recovery")
     try:
         history = journal_writer.history()

@@ -1,10 +1,9 @@
-"""Checkpoints, uploaded on a thread of their own beside the updates that follow.
+"""Uploads checkpoints on a thread of their own, while further updates are folded.
 
-    begin: copies the state ─▶ thread: tensors, manifest, then what it replaces is deleted ─▶ settle
+    begin: takes a copy of the state ─▶ thread: tensors, manifest, deletion of old checkpoints ─▶ settle
 
-The copy is made on the fold's thread, so a checkpoint is that of its update whatever comes after it. One at a time: the
-next one begins once this one is there. A kill meanwhile leaves tensors that no manifest names; the checkpoint before is
-the newest then.
+The copy is made on the fold's thread, so later updates do not change it. One upload runs at a time. A kill during an
+upload leaves tensors that no manifest names; the checkpoint before then remains the newest.
 """
 
 from __future__ import annotations
@@ -29,32 +28,34 @@ from distrl.store.objects import ObjectStore
 LOG = logging.getLogger("distrl.learner")
 
 POLL_S: Final = 0.1
-"""Between two looks at something else while an upload is waited for."""
+"""How often other work is done while an upload is waited for."""
 
 Upload = Callable[[], frozenset[str]]
-"""Returns `tensor_files` after it; none where what is old could not be deleted, so that the next one deletes none."""
+"""Returns `tensor_files` after the upload; empty where pruning failed, so that the next upload deletes no file."""
 
 
 class CheckpointSaver:
-    """Used by one thread, the learner's. After `close` nothing is under way."""
+    """Used by one thread, the learner's. After `close` no upload is running."""
 
     def __init__(
         self, config: Config, store: ObjectStore, saved: int, refused: Mapping[int, str], lineage: Lineage
     ) -> None:
-        """saved: how many updates the checkpoint has that was recovered; 0 for none. refused: newer checkpoints that
-        were refused, by their updates. lineage: from now on read by this saver alone."""
+        """saved: number of updates of the recovered checkpoint; 0 for none. refused: number of updates of each newer
+        checkpoint that recovery refused -> why. lineage: from now on used by this saver only."""
         self._config, self._store, self._refused = config, store, dict(refused)
         self.saved = saved
-        """How many updates the newest checkpoint has that is known to be whole."""
+        """Number of updates of the newest checkpoint that is known to be complete."""
         self._lineage = lineage
         self._pool = ThreadPoolExecutor(1, "checkpoint")
         self._begun = saved
         self._upload: Upload | None = None
-        """Not known to be whole."""
+        """The upload that is not known to be complete, if any."""
         self._future: Future[frozenset[str]] | None = None
-        """Of `_upload`; None where that has failed and was not begun again."""
+        """The running `_upload`; None where it has failed and was not started again."""
         self._listed: frozenset[str] = frozenset()
+        """The tensor files after the last upload."""
         self._prunable: frozenset[str] = frozenset()
+        """Those of them that a later upload may delete; see `journalled`."""
 
     @property
     def has_ended(self) -> bool:
@@ -67,10 +68,9 @@ class CheckpointSaver:
         return bool(self._refused)
 
     def begin(self, made: Snapshot, read: Mapping[int, int]) -> None:
-        """Save `made`, a copy. The one before it must be settled or abandoned.
+        """Start to save `made`, a copy. The upload before it must be settled or abandoned.
 
-        read: the trajectories before it, partition -> offset, were looked at for the versions that `made` says are
-        named.
+        read: partition -> offset before which all trajectories are covered by the version names in `made`.
         """
         assert self._upload is None, "one at a time"
         prunable = None if self._refused else self._prunable
@@ -79,9 +79,9 @@ class CheckpointSaver:
         self._future = self._pool.submit(self._upload)
 
     def settle(self, meanwhile: Callable[[], object]) -> None:
-        """Return once the checkpoint that was begun is there; where it has failed before, upload it again.
+        """Return once the checkpoint that was begun is stored; if its upload has failed before, upload it again.
 
-        meanwhile: called while it waits. Raises StoreError; may be called again then.
+        meanwhile: called while it waits. Raises StoreError; it may be called again then.
         """
         if self._upload is None:
             return
@@ -92,10 +92,10 @@ class CheckpointSaver:
         ended, self._future = self._future, None
         self._listed = ended.result()
         self._upload, self.saved = None, self._begun
-        self._refused.pop(self._begun, None)  # its update was redone, and this one has taken its place
+        self._refused.pop(self._begun, None)  # this checkpoint has overwritten the refused one
 
     def settle_within(self, longest_s: float, meanwhile: Callable[[], object]) -> None:
-        """As `settle`; a store that fails is asked again for `longest_s`, the last attempt not counted."""
+        """As `settle`, retrying while the store fails; no attempt starts after `longest_s`."""
         again = Retrying(
             retry=retry_if_exception_type(StoreError),
             wait=wait_exponential(0.5, max=5.0),
@@ -105,34 +105,35 @@ class CheckpointSaver:
         again(self.settle, meanwhile)
 
     def abandon(self, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Wait for what is under way, whatever comes of it."""
+        """Wait for the running upload, and forget it whether it succeeds or not."""
         if self._future is not None:
             with suppress(StoreError):
                 self.settle(meanwhile)
         self._upload = None
 
     def journalled(self) -> None:
-        """An update is in the journal, so no other learner had taken over when the files were listed."""
+        """Note that an update was journalled. No other learner had taken over before, so no file that was listed before
+        belongs to another learner's upload, and the listed files may be pruned."""
         self._prunable = self._listed
 
     def delete_refused(self) -> None:
         """Delete the checkpoints that recovery refused: pruning keeps the highest numbers, and would keep these.
 
-        Nothing may be under way. Raises StoreError.
+        No upload may be running. Raises StoreError.
         """
         delete_checkpoints(self._store, self._config.run, self._refused)
         self._refused = {}
 
     def close(self) -> None:
-        """Wait for what is under way, and end the thread."""
+        """Wait for the running upload, and end the thread."""
         self.abandon()
         self._pool.shutdown()
 
     def _save(self, made: Snapshot, read: Mapping[int, int], prunable: frozenset[str] | None) -> frozenset[str]:
-        """On the thread. prunable: None where nothing is pruned."""
+        """Runs on the thread. prunable: tensor files that may be deleted; None: prune nothing."""
         run, learner = self._config.run, self._config.learner
         save_checkpoint(self._store, run, *made)
-        # It is there: a store that refuses to delete or to list costs room, and no update.
+        # The checkpoint is stored: a store that fails to delete or list only costs space, so no error is raised.
         try:
             if prunable is not None:
                 prune(self._store, run, learner.keep_checkpoints, prunable)

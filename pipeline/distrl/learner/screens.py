@@ -1,8 +1,8 @@
 """Screenshots fetched from the store before the fold asks for them, several at once.
 
-    wanted ─▶ queue ─▶ AT_ONCE threads ─▶ here, MOST_BYTES at most ─▶ asked for
+    wanted ─▶ queue ─▶ AT_ONCE threads ─▶ memory, MOST_BYTES at most ─▶ asked for
 
-Only bytes are fetched early, and they are verified: when they come changes no result.
+Only verified bytes are fetched early, so the time at which they arrive changes no result.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ AT_ONCE: Final = 16
 """Requests to the store at the same time: about half of the connections that it keeps open."""
 
 MOST_BYTES: Final = 128 << 20
-"""Of screenshots that are fetched and not asked for yet. A larger one is fetched when it is asked for."""
+"""Most bytes of screenshots that are fetched and not asked for yet. A screenshot larger than this is fetched only when
+it is asked for."""
 
 
 class Screens:
-    """Reads screenshots; those that were wanted are here sooner. Used by one thread, whose own the others are."""
+    """Reads screenshots; those that were wanted beforehand are ready sooner. Used by one thread; owns its threads."""
 
     def __init__(
         self,
@@ -34,17 +35,17 @@ class Screens:
         most_bytes: int = MOST_BYTES,
         came: Callable[[ObjectRef], object] = lambda ref: None,
     ) -> None:
-        """fetch: of the store; called from several threads. came: called by one of these once a screenshot has come, or
-        failed to."""
+        """fetch: reads from the store; called from several threads. came: called by one of these threads once a
+        screenshot has arrived or failed."""
         self._fetch, self._most_bytes, self._came = fetch, most_bytes, came
         self._pool = ThreadPoolExecutor(at_once, "screens")
         self._queue: OrderedDict[ObjectRef, None] = OrderedDict()
         self._coming: dict[ObjectRef, Future[bytes]] = {}
         self._bytes = 0
-        """Of those that are coming, as their references say."""
+        """Sum of the sizes in `_coming`, as the references state them."""
 
     def want(self, refs: Iterable[ObjectRef]) -> None:
-        """Fetch these as soon as can be, in this order, after those that were wanted before; what failed, again."""
+        """Fetch these as soon as possible, in this order, after those wanted before. A fetch that failed is retried."""
         for ref in refs:
             if (found := self._coming.get(ref)) is not None and _has_failed(found):
                 self._take(ref)
@@ -53,14 +54,15 @@ class Screens:
         self._fill()
 
     def __call__(self, ref: ObjectRef) -> bytes:
-        """The bytes, verified. Raises StoreError of a request that was under way or is made now: that the store failed
-        earlier says nothing of now, and each failure that is told costs its caller a pause."""
+        """The verified bytes. Raises StoreError only for a request that is running or made now. If an earlier request
+        failed, a new one is made: the store may work again, and each error costs the caller a pause."""
         found = self._take(ref)
         self._fill()
         return self._fetch(ref) if found is None or _has_failed(found) else found.result()
 
     def arrived(self, most: int) -> list[ObjectRef]:
-        """Those fetched, or found not to be there, and not asked for yet: at most so many, the first wanted first."""
+        """Screenshots whose fetch has ended, with success or not, and that were not asked for yet: at most `most`, in
+        the order they were wanted."""
         return list(islice((ref for ref, found in self._coming.items() if found.done()), most))
 
     def __contains__(self, ref: ObjectRef) -> bool:
@@ -73,12 +75,13 @@ class Screens:
         return found is not None and not found.done()
 
     def peek(self, ref: ObjectRef) -> bytes | None:
-        """The bytes of one that has come and was not asked for or forgotten; it stays. Any thread may."""
+        """The bytes of a screenshot that has arrived and was not asked for or forgotten, else None. It stays here. Any
+        thread may call this."""
         found = self._coming.get(ref)
         return None if found is None or not found.done() or _has_failed(found) else found.result()
 
     def forget(self, refs: Iterable[ObjectRef]) -> None:
-        """Nobody will ask for these."""
+        """Drop these: nobody will ask for them."""
         for ref in refs:
             self._take(ref)
         self._fill()
@@ -88,7 +91,7 @@ class Screens:
         self.forget({*self._queue, *self._coming}.difference(refs))
 
     def close(self) -> None:
-        """End the threads, each when its request has ended."""
+        """End the threads, each once its current request has ended."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _take(self, ref: ObjectRef) -> Future[bytes] | None:
@@ -96,7 +99,7 @@ class Screens:
         found = self._coming.pop(ref, None)
         if found is not None:
             self._bytes -= ref.size
-            if found.cancel():  # its turn had not come: fetched by who asks for it
+            if found.cancel():  # it had not started: the caller fetches it
                 return None
         return found
 
@@ -109,9 +112,9 @@ class Screens:
             if ref.size <= self._most_bytes:
                 self._bytes += ref.size
                 self._coming[ref] = coming = self._pool.submit(self._fetch, ref)
-                coming.add_done_callback(partial(self._tell, ref))
+                coming.add_done_callback(partial(self._ended, ref))
 
-    def _tell(self, ref: ObjectRef, _: Future[bytes]) -> None:
+    def _ended(self, ref: ObjectRef, _: Future[bytes]) -> None:
         self._came(ref)
 
 

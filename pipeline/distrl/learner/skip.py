@@ -1,8 +1,8 @@
-"""Skip one record for good, where an object that it names is lost or damaged for good.
+"""Skips one record for ever, where an object that it names is lost or damaged for ever.
 
-A journal line names the record and makes every update from the one that folded it void. A running learner is fenced
-and must be started again: it goes back to before that update and folds the log again without the record. Every later
-fold does the same, so replays, ablations and lineages agree.
+A journal line names the record and makes void every update from the one that folded it on. A running learner is fenced
+by this and must be started again: it goes back to before that update and folds the log again without the record. Every
+later fold leaves the record out too, so replays, ablations and lineages agree.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class SkippedFrom:
 
 
 def naming_records(error: Unusable, held: Iterable[LoggedTrajectory], run: str) -> Unusable:
-    """`error` with the records of `held` that need the object, and the command that skips one: of `run`, as another one
-    may have a record at the same place."""
+    """`error`, naming also the records of `held` that need the object, and the command that skips one. The command
+    names `run`, as another run may have a record at the same place."""
     key = error.where.removeprefix("object ")
     named = [each.position for each in held if any(screen.key == key for screen in screens_of(each.trajectory))]
     places = [f"{place.topic.rpartition('.')[2]}/{place.partition}/{place.offset}" for place in named]
@@ -89,7 +89,7 @@ def skip(config: Config, place: str, reason: str) -> SkippedFrom:
             len(history.updates),
         )
         _refuse_without_a_beginning(config, place, history, u)
-        # The reserved number too: a version whose transaction has lost its end appears with the next one.
+        # The reserved number too: a version whose transaction has lost its marker becomes visible with the next one.
         published = max((version.version for version in lineage(config)), default=-1)
         reserved = highest_number(open_store(config.store), config.run)
         journal_writer.append(
@@ -108,8 +108,8 @@ def skip(config: Config, place: str, reason: str) -> SkippedFrom:
 
 
 def _refuse_without_a_beginning(config: Config, place: str, history: History, u: int) -> None:
-    """Raises ConfigError where the learner could not go on: no checkpoint from before update `u` can be restored, and
-    the log no longer has its first records. A void line cannot be taken back."""
+    """Raises ConfigError where the learner could not continue after the skip, which cannot be undone: no checkpoint
+    from before update `u` can be restored, and the log no longer has its first records."""
     log = log_of(config, history)
     if all(first == 0 for first, _ in log.ranges.values()):
         return
@@ -129,7 +129,7 @@ def _where(record: Skipped) -> tuple[str, int, int]:
 
 
 def refuse_other_form(place: str) -> re.Match[str]:
-    """What the place of a record is made of. Raises ConfigError."""
+    """The match of PLACE: topic, partition and offset. Raises ConfigError for anything else."""
     found = PLACE.fullmatch(place)
     if found is None:
         raise ConfigError(

@@ -12,9 +12,9 @@ from distrl.types import LogPosition, PutAside, Skipped, Update, Watermark
 class SkippedRecords:
     """The records that the journal names as skipped, and new ones until they are journalled.
 
-    journalled: the journal's updates, in order; those before a checkpoint may be missing. A newer reader might decode
-    some of the records that they skipped; folding these would fork the run.
-    skipped: records left out by `distrl skip`; they count for the whole log.
+    journalled: the journal's updates, in order; those before a checkpoint may be missing. A newer reader might be able
+    to decode a record that they skipped; folding it would fork the run, so it stays skipped.
+    skipped: records left out by `distrl skip`, from anywhere in the log.
     """
 
     def __init__(self, journalled: Sequence[Update], skipped: Iterable[Skipped] = ()) -> None:
@@ -39,8 +39,8 @@ class SkippedRecords:
         return position in self._places and (position, hashlib.sha256(value or b"").hexdigest()) in self._left_out
 
     def add(self, position: LogPosition) -> bool:
-        """Note a record that cannot be decoded. False where the journal is past it and does not name it: the reader
-        that journalled it could decode it."""
+        """Note a record that cannot be decoded. Returns False where the journal is past it and does not name it: the
+        software that wrote the journal line could decode it."""
         if _before(position, self._journalled):
             self._unread.append(position)
             return False
@@ -48,7 +48,7 @@ class SkippedRecords:
         return True
 
     def unread(self, watermarks: Iterable[Watermark]) -> list[LogPosition]:
-        """Records before `watermarks` that another reader could decode."""
+        """Records before `watermarks` that this reader cannot decode, and the software that folded them could."""
         marks = _marks(watermarks)
         return [position for position in self._unread if _before(position, marks)]
 

@@ -1,4 +1,4 @@
-"""How the ranks of a learner come together: started here, by torchrun, or each in a pod of its own."""
+"""Starts or joins the ranks of a learner: started here, by torchrun, or each in a pod of its own."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from distrl.telemetry.monitor import Monitor
 
 @contextmanager
 def leading(config: Config, stop: threading.Event, command: Sequence[str]) -> Iterator[Ranks | None]:
-    """All ranks, this process the first; None where `stop` was set before they were there.
+    """The group of all ranks, with this process as rank 0; None where `stop` was set before all had joined.
 
-    command: arguments of `distrl` for the others, where they are started here. Raises ConfigError, RankError.
+    command: arguments of `distrl` for the other ranks, where they are started here. Raises ConfigError, RankError.
     """
     place = place_of(os.environ)
     world = config.learner.ranks if place is None else place.world
@@ -50,7 +50,8 @@ def leading(config: Config, stop: threading.Event, command: Sequence[str]) -> It
 def follow_first(
     given: Config, place: Place, stop: threading.Event, monitor: Monitor, of_run: Callable[[], Config]
 ) -> None:
-    """The life of every other rank. given: its own settings; of_run: those of the run, once rank 0 has joined it."""
+    """Run every rank but 0 to its end. given: its own settings; of_run: returns the run's settings, which are in the
+    log once rank 0 has joined."""
     ranks = joined(place, given.monitoring.stuck_s, stop)
     if ranks is None:
         return

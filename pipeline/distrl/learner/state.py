@@ -1,6 +1,6 @@
-"""What the fold carries from one update to the next, its digests, and how it is saved and restored.
+"""The state that the fold carries from one update to the next, its digests, and how it is saved and restored.
 
-A checkpoint holds tensors and the buffers' bounds; the recorded steps are read back from the log.
+A checkpoint holds tensors and the buffers' bounds; the buffers' steps are read back from the log.
 `LearnerState.restore(config, state.meta(), state.tensors(), log)` equals `state` bit by bit.
 """
 
@@ -59,10 +59,10 @@ class LearnerState:
         self.algorithm: Algorithm = algorithm_of(self.context)
         self.warmup: Algorithm | None = warmup(self.context) if cloning_updates(config) else None
         self.fingerprint = learning_fingerprint(config, policy.base_sha256)
-        """Of the settings and of the base model that is loaded, whatever becomes of its files meanwhile: what is
-        computed is recorded under this."""
+        """Fingerprint of the learning settings and of the base model as it was loaded, even if its files change later.
+        Updates, versions and checkpoints are recorded with it."""
         self.u = 0
-        """Number of the next update: how many are folded."""
+        """Number of the next update, which is the number of updates folded."""
         self.watermarks: tuple[Watermark, ...] = ()
         """How far the log is folded."""
 
@@ -81,7 +81,7 @@ class LearnerState:
 
     @property
     def learning(self) -> Algorithm:
-        """What makes the next update."""
+        """The algorithm that makes the next update."""
         return self.warmup or self.algorithm
 
     def memories(self) -> list[Memory]:
@@ -89,7 +89,7 @@ class LearnerState:
         return [each.memory for each in (self.warmup, self.algorithm) if each is not None]
 
     def entries(self) -> list[Entry]:
-        """Every trajectory of every buffer; one in two buffers comes twice."""
+        """Every trajectory of every buffer; a trajectory in two buffers appears twice."""
         return [entry for buffer in self._buffers().values() for entry in buffer.entries]
 
     def held(self) -> list[LoggedTrajectory]:
@@ -130,7 +130,7 @@ class LearnerState:
 
     @property
     def is_finite(self) -> bool:
-        """Whether every trained weight is."""
+        """Whether every trained weight is a finite number."""
         return all(map(finite, self.parameters()))
 
     def digests(self) -> dict[str, str]:
@@ -224,7 +224,7 @@ def needed(meta: Mapping[str, Any]) -> set[LogPosition]:
     """The records that a restore reads back from the log."""
     return {
         LogPosition(topic, partition, offset)
-        for bounds in meta.get("buffers", {}).values()  # older checkpoints: their settings are refused
+        for bounds in meta.get("buffers", {}).values()  # older checkpoints have none; their settings are refused
         for topic, partition, offset, _ in bounds["entries"]
     }
 

@@ -1,7 +1,7 @@
 """The last spans of a task's trace: the update that first learned from its trajectory, and the version that it led to.
 
-An update learns from trajectories of many traces and has a span in each. It reads headers beside the fold, which gets
-none of them. One thread.
+An update learns from trajectories of many traces and has a span in each of them. The headers are read here, apart from
+the fold, which never sees them. One thread.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from distrl.types import LoggedTrajectory, LogPosition, Update, Version
 class UpdateTraces:
     """The learner calls `read` with each record, and for each update `begin`, `folded` and `published`.
 
-    An update that is redone after a restart is in no trace: it has been learned from before.
+    An update that is redone after a restart gets no span: it had one when it was first made.
     """
 
     def __init__(self, tracer: Tracer, clock: Clock) -> None:
         self._tracer, self._clock = tracer, clock
         self._pending: dict[LogPosition, Headers] = {}
-        """Of records that no update has folded yet."""
+        """Headers of the records that no update has folded yet."""
         self._running: list[Span] = []
-        """Of the update that is folded now."""
+        """Spans of the update that is being folded."""
         self._unpublished: list[Span] = []
-        """Of updates without a version yet."""
+        """Spans of updates that no version follows yet."""
         self._u = -1
         self._folded_ms = 0
 
@@ -53,7 +53,7 @@ class UpdateTraces:
         self._running = []
 
     def published(self, newest: Version | None) -> None:
-        """newest: the newest version after the update; an older one says that none was due."""
+        """newest: the newest version after the update. If it is of an older update, no version was due."""
         if newest is None or newest.update < self._u:
             return
         for span in self._unpublished:

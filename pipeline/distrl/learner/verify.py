@@ -42,19 +42,20 @@ from distrl.wire.gc_paused import gc_paused
 LOG = logging.getLogger("distrl.learner.verify")
 
 READ_S = 1.0
-"""Longest wait for the next batch before the end of the log; a batch ends the wait."""
+"""Longest wait for the next batch of a topic."""
 
 
 def verify(
     config: Config, *, from_start: bool = False, ranks: Ranks = ALONE, stop: threading.Event | None = None
 ) -> tuple[LearnerState, list[int]]:
-    """`replay`, comparing each version met on the way bit for bit. Returns the state and the versions' numbers.
+    """`replay`, comparing the weights with each version met on the way, bit for bit. Returns the state and the numbers
+    of these versions.
 
     The versions are those of the checkpoint's update and of every update folded after it. Raises BrokerError where one
     has other weights, and what `replay` raises.
     """
-    # One journal for versions and updates, read after the versions: beside a live learner that makes updates void and
-    # redoes them, a version would be compared with the weights of another update of the same number.
+    # The journal is read once, after the versions: a live learner may make updates void and redo them in between, and a
+    # version would be compared with the weights of another update of the same number.
     versions = lineage(config)
     history = read_history(config)
     made: dict[int, list[Version]] = {}  # an update has a second version where one superseded lost versions
@@ -72,11 +73,11 @@ def verify(
 
 
 def compare_records(config: Config, history: History) -> list[int]:
-    """Hold the records of the log against what the journalled updates folded, by sha256; nothing is folded.
+    """Compare the records of the log with those that the journalled updates folded, by sha256; nothing is folded.
 
-    history: what the journal says. Returns the numbers of the updates that were compared: not of those whose records
-    retention has deleted, nor of those that name no sha256, as earlier software journalled them. Raises BrokerError
-    where the log has other records or ends too soon, and WireError where an update folded one that cannot be decoded.
+    history: of the journal. Returns the numbers of the updates that were compared. Left out are updates whose records
+    retention has deleted, and those without a sha256, which earlier software journalled. Raises BrokerError where the
+    log has other records or ends too soon, and WireError where an update folded a record that cannot be decoded.
     """
     updates, ranges = history.updates, log_of(config, history).ranges
     begins = [(), *(update.watermarks for update in updates)]
@@ -88,8 +89,8 @@ def compare_records(config: Config, history: History) -> list[int]:
 
 
 def other_processor(config: Config, history: History) -> str | None:
-    """The kind of processor that an update of the journal was computed on, where it is not that of `learner.device`
-    here: the same log gives other bits on it. None where all could be folded here."""
+    """The first kind of processor in the journal that differs from that of `learner.device` here: folding the log here
+    would give other bits. None where the kinds agree."""
     try:
         here = kind_of(device_of(config.learner.device, "learner.device"))
     except ConfigError:  # the run's GPU is not here
@@ -108,9 +109,9 @@ def replay(
 ) -> LearnerState:
     """The state after every journalled update, from the newest checkpoint on, or from the first update.
 
-    on_state: called with the first state, and after each update. ranks: as of `run_learner`. stop: looked at before
-    each update; once it is set, the state is that of the updates before. Raises what it and
-    recovery raise, and BrokerError where the log does not hold what the journal names.
+    on_state: called with the first state, and after each update. ranks: as in `run_learner`. stop: checked before each
+    update; once it is set, the state after the updates so far is returned. Raises what `on_state`, the fold and
+    recovery raise, and BrokerError where the log does not hold the records that the journal names.
     """
     history = read_history(config)
     return _replayed(config, history, from_start=from_start, on_state=on_state, ranks=ranks, stop=stop)
@@ -125,7 +126,7 @@ def _replayed(
     ranks: Ranks,
     stop: threading.Event | None,
 ) -> LearnerState:
-    """As `replay`, of the updates that count in `history`."""
+    """`replay` of the updates in force in `history`."""
     store = open_store(config.store)
     begun = Recovered(LearnerState(config), IdSet()) if from_start else recover(config, store, history=history)
     state = begun.state
@@ -157,7 +158,7 @@ def windows(
 
     pending_log: at `begin`, the watermarks before the first update; at each yield it holds what was read past the
     window. skipped: records left out by `distrl skip`. Raises BrokerError where the log no longer holds the records
-    that an update folded, and WireError where they are of a newer version than this reader.
+    that an update folded, and WireError where this version cannot decode one of them.
     """
     skipped_records = SkippedRecords(updates, skipped)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A policy and critics beside it, an optimiser for each: what every algorithm is made of that estimates values."""
+"""A policy with critics, and an optimiser for each: the base of every algorithm that estimates values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ C = TypeVar("C", bound=nn.Module)
 
 
 class ActorCritic(Generic[C]):
-    """The part of an Algorithm that says what it trains. critics: made for a policy's width, from the run's seed."""
+    """The part of an Algorithm that declares what it trains. critics: builds the critics for a policy's width; they are
+    initialised from the run's seed."""
 
     def __init__(self, context: Context, critics: Callable[[int], C]) -> None:
         self._context = context

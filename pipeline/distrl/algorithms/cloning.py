@@ -1,6 +1,6 @@
 """Behaviour cloning of all demonstrations: −E[log π] (the warm-up of DistRL, A.5.2).
 
-It is the warm-up of every run, and an algorithm of its own, which continues it.
+It is the warm-up of every run but those whose algorithm pretrains itself, and also an algorithm of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ LAST_RATE: Final = 0.1
 WEIGHT_DECAY: Final = 0.01
 
 DEMONSTRATION_STEPS: Final = 64
-"""For as many steps of each demonstration the warm-up has room; the suites' have 5.5 to 12.4 in the mean (tasks.md)."""
+"""The warm-up's buffer has room for this many steps of each demonstration. Those of the suites have 5.5 to 12.4 on
+average (docs/tasks.md)."""
 
 CLONING: Final = Phase("cloning", trains_policy=True)
 DEMONSTRATIONS: Final = Drawn("demonstrations", "cloning")
@@ -41,7 +42,7 @@ Rate = Callable[[int], float]
 
 
 class Imitation:
-    """Minibatches of a memory's steps, with dropout. rate: by the minibatch; decay: of the weights."""
+    """Clones minibatches of a memory's steps, with dropout. rate: of each minibatch. decay: weight decay."""
 
     def __init__(
         self, context: Context, memory: UniformMemory, descent: DescentSettings, rate: Rate, decay: float
@@ -74,7 +75,7 @@ class Imitation:
         return {"clone_loss": float(np.mean(found))}
 
     def _step(self, batch: Sequence[TrajectoryStep], index: int, u: int) -> float:
-        """Minibatch number `index` of update `u`; its loss before the step."""
+        """One gradient step on minibatch number `index` of update `u`; returns the loss before the step."""
         gradients, scored = self._context.compute.gradients(
             self._parameters, len(batch), lambda piece: self._part(batch[piece]), f"dropout {index}", u
         )
@@ -97,8 +98,8 @@ class Imitation:
 
 
 def warmup_memory(config: Config) -> UniformMemory:
-    """Holds all demonstrations, also where the algorithm's own buffer is short: else the first would never be cloned,
-    and algorithms would begin with other versions 0."""
+    """Holds all demonstrations, even if the algorithm's own buffer is smaller: otherwise the first ones would never be
+    cloned, and version 0 would depend on the algorithm."""
     capacity = max(config.algorithm.replay.capacity, DEMONSTRATION_STEPS * config.warmup.demonstrations)
     return UniformMemory(config, config.warmup, _is_expert, lambda u: CLONING, DEMONSTRATIONS, capacity)
 

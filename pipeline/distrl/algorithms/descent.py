@@ -1,4 +1,4 @@
-"""One gradient step, and scores of more steps than fit into one pass."""
+"""One gradient step, and how many steps are split into forward passes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ takes a quarter of the time of a pass."""
 
 
 def passes(steps: Sequence[Step], most: int | None = None) -> Iterator[NDArray[np.int64]]:
-    """The rows of each pass over `steps`, by the length of their prompts; together each row once.
+    """The rows of each pass over `steps`, sorted by the length of their prompts. Each row is in exactly one pass.
 
-    most: `learner.microbatch`, the most rows of one.
+    most: `learner.microbatch`, the most rows of a pass.
     """
     most = min(PASS_ROWS, most or PASS_ROWS)
     lengths = np.array([len(step.prompt_ids) for step in steps], dtype=np.int64)
@@ -60,5 +60,5 @@ def descend(optimised: Optimised, gradients: Gradients, *, rate: float, decay: f
 
 
 def mean_metrics(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each metric; nothing of none."""
+    """The mean of each metric; empty for no metrics."""
     return {name: float(np.mean([one[name] for one in each])) for name in each[0]} if each else {}

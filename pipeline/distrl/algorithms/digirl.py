@@ -1,17 +1,17 @@
 """DigiRL (arXiv 2406.11896): imitate the steps that two estimates of value hold for better than expected.
 
-kept      trajectories with the largest  1[success] − V_inst(s_0)     learn from what is neither hopeless nor known
+kept      trajectories with the largest  1[success] − V_inst(s_0)     neither hopeless nor already mastered tasks
 imitated  their steps with  r_t + G_t + V(s_{t+1}) − V(s_t) > threshold     G_t = Σ_{k=t..H} γ^{k-t} r_k
 L         = −E[1[imitated] log π]
 
 Both values are probabilities of success, fitted by cross-entropy to the outcome: V(s) on every step, as the smaller of
 two networks; V_inst on first steps, where all that differs is the instruction. As in the authors' code
-(github.com/DigiRL-agent/digirl, commit c74ec34: trainer.py, offpolicy_train_loop.py), whose 0.05 is the threshold, but
-for two things: after the last step V is 0, not that of the screen after it, and V_inst reads the policy's states of
-the first screen, not an encoder of its own.
+(github.com/DigiRL-agent/digirl, commit c74ec34: trainer.py, offpolicy_train_loop.py), whose 0.05 is the threshold, with
+two differences: after the last step V is 0, not V of the screen after it; and V_inst reads the policy's encoder states
+of the first screen and has no encoder of its own.
 
-It does not correct for the age of a trajectory. One machine or many, synchronous or not, is `feeder.max_lag` and the
-number of workers.
+It does not correct for the age of a trajectory. Whether it runs synchronously, and on how many machines, is decided by
+`feeder.max_lag` and the number of workers.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class DigiRlMemory(UniformMemory):
         )
 
     def draws(self, u: int) -> None:
-        """None: what is imitated depends on the critics."""
+        """None: which steps are imitated depends on the critics."""
         return
 
     def critics_draws(self, u: int) -> NDArray[np.int64] | None:
@@ -76,7 +76,7 @@ class DigiRlMemory(UniformMemory):
 
 
 class Critics(nn.Module):
-    """All results are logits (B,). step: two estimates of V(s). instruction: V_inst, read on first steps only."""
+    """Every head returns logits (B,). step: two estimates of V(s). instruction: V_inst, read on first steps only."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -85,10 +85,10 @@ class Critics(nn.Module):
 
 
 def kept(outcomes: Array, values: Array, share: float) -> NDArray[np.int64]:
-    """The trajectories whose outcome most exceeds what V_inst expected, in their order: at least `share` of them.
+    """Indices, ascending, of the trajectories whose outcome most exceeds what V_inst expected: at least `share` of all.
 
-    outcomes: (n,) 1 for a success, 0 for a failure. values: (n,) V_inst. Those as good as the last one that is needed
-    are kept too, as by a quantile.
+    outcomes: (n,) 1 for a success, 0 for a failure. values: (n,) V_inst. Ties with the last one that is needed are kept
+    too, as with a quantile.
     """
     excess = outcomes - values
     needed = max(1, math.ceil(share * len(excess)))
@@ -96,14 +96,14 @@ def kept(outcomes: Array, values: Array, share: float) -> NDArray[np.int64]:
 
 
 def gains(values: Array, rewards: Array, last: Mask, gamma: float) -> Array:
-    """(N,) by how much the steps of whole trajectories are better than V expected. values: V(s_t); all (N,)."""
+    """(N,) by how much each step of whole trajectories is better than V expected. values: V(s_t). All inputs (N,)."""
     return rewards + monte_carlo(rewards, gamma, last) + next_values(values, last=last) - values
 
 
 @dataclass(frozen=True, slots=True)
 class CriticsBatch:
-    """2B steps: B any ones, then B first ones. outcome: (2B,) of their trajectories. is_first: (2B,) which V_inst
-    reads."""
+    """2B steps: B drawn from all steps, then the first steps of B trajectories. outcome: (2B,) of each step's
+    trajectory. is_first: (2B,) True for the second half, which V_inst reads."""
 
     steps: Sequence[TrajectoryStep]
     outcome: Tensor
@@ -134,7 +134,7 @@ class DigiRl(ActorCritic[Critics]):
         return np.asarray(state_values(self._context, heads, steps)[0].min(axis=0))
 
     def _critics_batches(self, entries: Sequence[Entry], draws: NDArray[np.int64], u: int) -> Iterator[CriticsBatch]:
-        """As many steps as trajectories in each, both drawn uniformly."""
+        """Minibatches of as many steps as trajectories, both drawn uniformly."""
         steps, outcome, device = steps_of(entries), outcomes(entries), self._context.policy.device
         of_step = np.repeat(outcome, [len(entry) for entry in entries])
         trajectories = generator(self._context.config, "instructions", u).integers(len(entries), size=draws.shape)
@@ -146,7 +146,7 @@ class DigiRl(ActorCritic[Critics]):
             )
 
     def _fit(self, batch: CriticsBatch, purpose: str, u: int) -> dict[str, float]:
-        """One gradient step of the critics; the losses before it."""
+        """One gradient step of the critics; returns the losses before it."""
         gradients, rows = self._context.compute.gradients(
             list(self._critic.parameters.values()),
             len(batch.steps),
@@ -161,7 +161,7 @@ class DigiRl(ActorCritic[Critics]):
         }
 
     def _critics_part(self, batch: CriticsBatch, piece: slice) -> ShardResult:
-        """Cross-entropy of each estimate on its own rows, which are half of a minibatch's."""
+        """Cross-entropy of each estimate on its own rows: one half of a minibatch for V, the other for V_inst."""
         with torch.no_grad():
             scored = self._context.score(batch.steps[piece])
         outcome, is_first = batch.outcome[piece], batch.is_first[piece]
@@ -174,7 +174,7 @@ class DigiRl(ActorCritic[Critics]):
         return ShardResult(loss, {"step": step.detach(), "instruction": instruction.detach()})
 
     def _imitate(self, entries: Sequence[Entry], u: int) -> dict[str, float]:
-        """Gradient steps of the policy on the steps of kept trajectories that are imitated."""
+        """Gradient steps of the policy on steps drawn from the kept trajectories; only imitated ones have weight."""
         chosen, config = self._settings, self._context.config
         (expected,), _ = state_values(
             self._context, [self.critics.instruction], [step_at(entry, 0) for entry in entries]
@@ -195,7 +195,7 @@ class DigiRl(ActorCritic[Critics]):
         return {"clone_loss": float(np.mean(losses)), "imitated": float(good.mean())}
 
     def _add_drawn(self, rows: Sequence[tuple[Entry, int]], values: Array, gained: Array) -> None:
-        """Behind what the critics drew, of which V is not asked."""
+        """Append the policy's draws to those of the critics, whose values are unknown (NaN)."""
         unknown, before = np.full(len(self.drawn.rows), np.nan), self.drawn.rows
         self.drawn = DrawnSteps(
             [*before, *rows],
@@ -204,7 +204,7 @@ class DigiRl(ActorCritic[Critics]):
         )
 
     def _imitation_step(self, batch: Sequence[TrajectoryStep], weight: Tensor, index: int, u: int) -> float:
-        """One gradient step of the policy; the loss before it. weight: (B,) 1 for what is imitated, 0 for the rest."""
+        """One gradient step of the policy; returns the loss before it. weight: (B,) 1 for imitated steps, else 0."""
         gradients, found = self._context.compute.gradients(
             list(self._policy.parameters.values()),
             len(batch),

@@ -1,4 +1,4 @@
-"""What recorded trajectories say of their steps, one trajectory after the other."""
+"""Steps, rewards and outcomes of recorded trajectories, concatenated one trajectory after the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def steps_of(entries: Iterable[Entry]) -> list[TrajectoryStep]:
 
 
 def rows_of(entries: Iterable[Entry], numbers: Iterable[int]) -> list[tuple[Entry, int]]:
-    """Each entry and the number of its step, by the indices of some steps into the concatenated steps of `entries`."""
+    """(entry, number of its step) for each of `numbers`, which index the concatenated steps of `entries`."""
     every = [(entry, step) for entry in entries for step in range(len(entry))]
     return [every[number] for number in numbers]
 

@@ -1,24 +1,25 @@
-"""GRPO (DeepSeekMath, arXiv 2402.03300, section 4.1): an episode is worth what it did better than others of its task.
+"""GRPO (DeepSeekMath, arXiv 2402.03300, section 4.1): the advantage of an episode is relative to others of its task.
 
 A_i = (R_i − mean R) / (std R + ε)     over the episodes of one group, R = 1[success]; every step of episode i has A_i
 L   = −1/G Σ_i 1/T_i Σ_t min(ρ_it A_i, clip(ρ_it, 1 − c, 1 + c) A_i)     ρ = π/μ of a whole action
 
-A group is all episodes of one task that are in the buffer, `algorithm.group_size` or more: a function of the log's
-order alone. It is learned from while it is whole, so as a whole or not at all:
+A group is all episodes of one task in the buffer, if there are `algorithm.group_size` or more. So groups depend on the
+order of the log alone. A group is learned from only while it is complete:
 
-- one that lacks episodes waits, and leaves with the buffer: one that was interrupted for good, or that nobody could
-  judge, is in no group;
-- one whose episodes all ended alike has A = 0 everywhere. It is left out, as its rows would only dilute a minibatch;
-- its episodes may be of several versions: each step has the ratio to the policy that took it, and what is subtracted
-  is the success of all versions that played. `feeder.max_lag` bounds how old each is when it comes into the buffer, not
-  how far they are apart: some are fed, or fed again after an interruption, under a newer version than the others.
+- A group that lacks episodes waits until they come or its own leave the buffer. Episodes that were interrupted for good
+  or could not be judged are in no group.
+- A group whose outcomes are all equal has A = 0 everywhere. It is left out, as its rows would only dilute a minibatch.
+- The episodes of a group may be of several versions. Each step has the ratio to the policy that took it, and the mean
+  that is subtracted is over all versions that played. `feeder.max_lag` bounds how old each episode is when it comes
+  into the buffer, not how far the versions of a group are apart: some episodes are fed, or fed again after an
+  interruption, under a newer version than others.
 
-Unlike in the source, ρ is that of an action and not of a token: the log has the probability of an action, and that is
-what a phone answers to. The source's term −β KL(π ‖ π_ref) is left out: π_ref would be the weights after the warm-up,
-kept beside the others and asked at each step. DAPO (arXiv 2503.14476) leaves it out, too.
+Unlike in the paper, ρ is that of a whole action and not of a token: the log records the probability of the action, and
+the phone reacts to the action. The paper's term −β KL(π ‖ π_ref) is left out: it would need the weights after the
+warm-up as a second model, evaluated at every step. DAPO (arXiv 2503.14476) leaves it out, too.
 
-`form=dr_grpo` (arXiv 2503.20783): A_i = R_i − mean R and no 1/T_i. The deviation makes much of tasks that nearly always
-or nearly never succeed, and 1/T_i makes a long failure cheaper for each of its steps.
+`form=dr_grpo` (arXiv 2503.20783): A_i = R_i − mean R and no 1/T_i. Dividing by the deviation overweights tasks that
+nearly always or nearly never succeed, and 1/T_i makes each step of a long failure cheaper.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ Group = Sequence[Entry]
 
 
 def asked(task: Task) -> Hashable:
-    """What is asked on which phone: equal for all episodes of a task, under whatever id and version they were fed."""
+    """A task's key, by what it asks on which phone: equal for all its episodes, whatever id and version each has."""
     where = task.phone_seed, task.setup, tuple(sorted(task.params.items()))
     return task.suite, task.family, task.split, task.instruction, task.max_steps, where
 
 
 def groups(entries: Iterable[Entry], size: int) -> list[Group]:
-    """The groups of `size` episodes or more, in the order of their first ones."""
+    """The groups of `size` episodes or more, in the order of their first episodes."""
     found: dict[Hashable, list[Entry]] = {}
     for entry in entries:
         found.setdefault(asked(entry.logged.trajectory.task), []).append(entry)
@@ -68,15 +69,17 @@ def groups(entries: Iterable[Entry], size: int) -> list[Group]:
 
 
 def advantages(rewards: Array, divided: bool) -> Array:
-    """(G,) A_i of the episodes of one group. divided: by the deviation, that of all G and not of a sample."""
+    """(G,) A_i of the episodes of one group. divided: whether by the deviation, which is that of a population, not of a
+    sample."""
     excess: Array = rewards - rewards.mean()
     return excess / (rewards.std() + losses.DEVIATION_FLOOR) if divided else excess
 
 
 def shares(lengths: Sequence[NDArray[np.int64]], per_episode: bool) -> Array:
-    """(n,) the chance of each episode to be drawn, of a step of it, then, each step alike. lengths: T_i, by group.
+    """(n,) the probability with which each episode is drawn; one of its steps is then drawn uniformly.
 
-    Groups alike. per_episode: the episodes of each alike (1/G Σ_i 1/T_i Σ_t); otherwise the steps (1/G Σ_i Σ_t).
+    lengths: T_i, by group. All groups have the same weight. per_episode: the episodes of a group have the same
+    probability (1/G Σ_i 1/T_i Σ_t); otherwise its steps have (1/G Σ_i Σ_t).
     """
     if per_episode:
         return np.concatenate([np.full(len(each), 1.0 / (len(lengths) * len(each))) for each in lengths])
@@ -86,7 +89,7 @@ def shares(lengths: Sequence[NDArray[np.int64]], per_episode: bool) -> Array:
 
 
 class GroupMemory(UniformMemory):
-    """The judged trajectories of workers; an update learns from the groups that are whole and did not all end alike."""
+    """The judged trajectories of workers. An update learns from complete groups whose outcomes are not all equal."""
 
     def __init__(self, config: Config) -> None:
         self._settings = _settings(config)
@@ -96,11 +99,11 @@ class GroupMemory(UniformMemory):
         return groups(self.buffer.entries, self._settings.group_size)
 
     def informative(self) -> list[Group]:
-        """Of those, the ones whose episodes did not all end alike."""
+        """The complete groups whose outcomes are not all equal."""
         return [group for group in self.whole() if len(set(outcomes(group))) > 1]
 
     def uses(self, u: int) -> Sequence[Entry]:
-        """Group after group."""
+        """The episodes of the informative groups, group after group."""
         return [entry for group in self.informative() for entry in group]
 
     def draws(self, u: int) -> NDArray[np.int64] | None:
@@ -170,7 +173,7 @@ class Grpo:
         return Batch(steps, behaviour, torch.from_numpy(advantage).float().to(device))
 
     def _step(self, batch: Batch, purpose: str, u: int) -> dict[str, float]:
-        """One gradient step of the policy; what it found before it."""
+        """One gradient step of the policy; returns the metrics of the minibatch before it."""
         chosen = self._settings
         gradients, rows = self._context.compute.gradients(
             list(self._policy.parameters.values()), len(batch.steps), lambda piece: self._part(batch, piece), purpose, u

@@ -23,7 +23,7 @@ HIDDEN = 128
 class Head(nn.Module):
     """Attention pooling with learned queries over a set of states, then a two-layer perceptron to one logit.
 
-    width: d of the states. extra: width of a vector that is laid beside the pooled states.
+    width: d of the states. extra: width of a vector that is concatenated with the pooled states.
     """
 
     def __init__(self, width: int, extra: int = 0) -> None:
@@ -45,7 +45,7 @@ class Head(nn.Module):
 
 
 def state_values(context: Context, heads: Sequence[Head], steps: Sequence[TrajectoryStep]) -> tuple[Array, Array]:
-    """What each head and the policy say of B recorded steps, without gradient: (values (heads, B), log π (B,)).
+    """Values and log-probabilities of B recorded steps, without gradient: (values (heads, B), log π (B,)).
 
     A value is σ of the head's logit, in [0, 1].
     """

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 LOG_RATIO_BOUNDS = (-10.0, 5.0)
-"""log ρ is clamped to these before exp: otherwise one action that the policy has all but unlearned overflows a
-batch."""
+"""log ρ is clamped to these before exp: otherwise one action that has become far more likely than it was when it was
+recorded overflows a whole batch."""
 
 DEVIATION_FLOOR = 1e-3
 """Added to the deviation that advantages are divided by, which is 0 for equal ones: they become up to 1000 times as
@@ -16,14 +16,15 @@ large, and the gradient's norm is clipped."""
 
 
 def importance_ratio(logprob: Tensor, behaviour_logprob: Tensor) -> Tensor:
-    """ρ = π(a|s) / μ(a|s) over the whole action's tokens; (B,), detached, unclipped above e^5."""
+    """ρ = π(a|s) / μ(a|s) over the whole action's tokens; (B,), detached, clamped only by LOG_RATIO_BOUNDS."""
     return (logprob.detach() - behaviour_logprob).clamp(*LOG_RATIO_BOUNDS).exp()
 
 
 def shape_advantages(advantages: Tensor, normalise: bool, negative_weight: float) -> Tensor:
-    """(B,) advantages divided by their deviation (the mean stays, to keep signs), then the negative ones scaled.
+    """(B,) advantages divided by their deviation (the mean is not subtracted, to keep signs), then the negative ones
+    scaled by `negative_weight`.
 
-    Pushing down sampled actions is unbounded and undoes a small policy; at full weight success falls.
+    The loss of making an action less likely has no bound and destroys a small policy: at full weight, success falls.
     """
     if normalise:
         advantages = advantages / (advantages.std(correction=0) + DEVIATION_FLOOR)
@@ -44,8 +45,8 @@ def policy_loss(
     """L = −E_μ[ρ A log π] − β E_μ[H(π)] + λ E_μ[ρ P_invalid log π] (DistRL, equation 1); a scalar.
 
     ρ is a weight: detached and clipped to [0, ratio_clip], so the gradient is that of equation 4.
-    The penalty as printed, λ E_μ[P_invalid], does not depend on θ and so has no gradient. What it means is
-    λ E_π[P_invalid], whose score-function gradient is λ E_μ[ρ P_invalid ∇ log π]: that form is used here.
+    The penalty as printed, λ E_μ[P_invalid], does not depend on θ and so has no gradient. Presumably
+    λ E_π[P_invalid] is meant, whose score-function gradient is λ E_μ[ρ P_invalid ∇ log π]: that form is used here.
 
     logprob: (B,) log π(a|s), the only gradient besides entropy (B,). ratio, advantages: (B,). invalid: (B,) 0 or 1.
     """
@@ -60,8 +61,8 @@ def clipped_loss(logprob: Tensor, behaviour_logprob: Tensor, advantages: Tensor,
 
     logprob: (B,) log π(a|s), the only gradient, through ρ = π/μ. behaviour_logprob, advantages: (B,).
 
-    ∇ρ = ρ ∇log π, above the upper bound of log ρ too: the clamp's own gradient is 0 there, and a failure that far up
-    would never be pushed down again.
+    ∇ρ = ρ ∇log π holds above the upper bound of log ρ too. The clamp's own gradient is 0 there, so a failed action that
+    has become that likely would never become less likely again.
     """
     least, most = LOG_RATIO_BOUNDS
     behaviour_logprob = behaviour_logprob.clamp(min=torch.finfo(behaviour_logprob.dtype).min)  # ∞ − ∞ is no number

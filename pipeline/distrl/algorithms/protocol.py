@@ -40,11 +40,11 @@ class Phase:
 
 
 CRITICS: Final = Phase("critics", trains_policy=False)
-"""Trains only the critics: a policy that follows a fresh critic unlearns what it was cloned to do."""
+"""Trains only the critics: a policy that follows an untrained critic unlearns what it has cloned."""
 
 
 def critics_first(config: Config, updates: int, then: Phase) -> Callable[[int], Phase]:
-    """The phase of each update, where the critics train alone for `updates` updates after the warm-up."""
+    """The phase of each update: the critics alone for `updates` updates after the warm-up, then `then`."""
     return lambda u: CRITICS if u - config.warmup.updates < updates else then
 
 
@@ -65,7 +65,7 @@ class Memory(Protocol):
         ...
 
     def admit(self, logged: LoggedTrajectory) -> None:
-        """Take in a new trajectory that `refuses` accepts, or ignore it where the algorithm has no use for it."""
+        """Add a new trajectory, for which `refuses` is None, or ignore it where the algorithm has no use for it."""
         ...
 
     def uses(self, u: int) -> Sequence[Entry]:
@@ -83,10 +83,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class DrawnSteps:
-    """The n steps that an update drew, and what it held of each when it did: for people, nothing is learned from it.
+    """The n steps that an update drew, with the values that it had for each: for people, nothing is learned from it.
 
-    A step that was drawn twice has two rows. Each column is (n,), or None where the algorithm has no such thing; NaN
-    on rows without one.
+    A step that was drawn twice has two rows. Each column is (n,), or None where the algorithm has no such value; it is
+    NaN for rows without one.
     """
 
     rows: Sequence[tuple[Entry, int]]
@@ -99,7 +99,7 @@ class DrawnSteps:
     ratio: Floats | None = None
     """ρ = π/μ of the action, not clipped as a loss may clip it."""
     priority: Floats | None = None
-    """Of what was drawn: the step's trajectory, or its sequence."""
+    """Priority of what was drawn: of the step's trajectory, or of its sequence."""
 
 
 NOTHING_DRAWN: Final = DrawnSteps(())
@@ -128,7 +128,7 @@ class Context:
     def score(self, steps: Sequence[TrajectoryStep], screens: Handles | None = None) -> Score:
         """log π, entropy and encoder states of B recorded steps; the screenshots that they read must be loaded.
 
-        screens: (B,) `screens_of` the steps, which spares a look at each screenshot's name.
+        screens: (B,) `screens_of` the steps; with it no screenshot has to be looked up by name.
         """
         if screens is None or self.policy.earlier_screens:
             seen: Sequence[ImageFeatures] = self.features.of(steps, self.policy.earlier_screens)
@@ -171,7 +171,7 @@ class Algorithm(Protocol):
 
 
 def seen(trajectory: Trajectory) -> Iterator[ObjectRef]:
-    """Each step's screenshot, which nearly every algorithm reads."""
+    """Each step's screenshot: what nearly every algorithm reads of a trajectory."""
     return (step.screenshot for step in trajectory.steps)
 
 
@@ -181,5 +181,5 @@ def too_long(trajectory: Trajectory, capacity: int) -> str | None:
 
 
 def is_replayed(trajectory: Trajectory, replay: ReplaySettings) -> bool:
-    """Whether a buffer of these settings takes it: all but demonstrations, and those where algorithm.replay says so."""
+    """Whether a buffer with these settings takes `trajectory`; a demonstration only if `replay.demonstrations`."""
     return replay.demonstrations or not trajectory.is_expert

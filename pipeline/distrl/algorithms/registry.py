@@ -24,8 +24,8 @@ from distrl.policy.protocol import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """algorithm: over a policy. memory: the same algorithm's memory alone, for who only asks what it would keep.
-    pretrains: whether its own updates learn from the demonstrations in the warm-up, in place of cloning. needs: raises
+    """algorithm: makes the algorithm over a policy. memory: makes its memory alone, for callers without a network.
+    pretrains: whether its own updates learn from the demonstrations in the warm-up, instead of cloning. needs: raises
     ConfigError for the tokenizer of a policy that it cannot train."""
 
     algorithm: Callable[[Context], Algorithm]

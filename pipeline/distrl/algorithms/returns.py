@@ -1,8 +1,8 @@
 """Returns, corrections and penalties of trajectories: pure functions over arrays of their steps, in float64.
 
 A trajectory has T = H+1 steps, 0..H. `rewards[t]` is what action a_t earned, seen on the screen that followed it:
-with sparse outcomes it is 1 on the last step of a success and 0 elsewhere. Penalties are at most 0 and stay apart
-from rewards, because V(s) estimates the probability of success and a penalty is none of its business.
+with sparse outcomes it is 1 on the last step of a success and 0 elsewhere. Penalties are at most 0 and are not part of
+the rewards, because V(s) estimates the probability of success, which penalties do not change.
 
 Arrays of N steps hold whole trajectories one after the other, and `last` (N,) is True on the last step of each; with
 `last` None they hold one.
@@ -61,7 +61,7 @@ def n_step_returns(
     rewards, values: (N,). n: at least 1. bootstrap: V(s_{H+1}) on last steps, a number or (N,). Returns (N,).
     """
     following = _array(values)
-    for _ in range(n):  # of what one step later sums up one step less
+    for _ in range(n):  # G_t^(n) = r_t + γ G_{t+1}^(n-1), and G^(0) = V
         following = _array(rewards) + gamma * next_values(following, bootstrap, last)
     return following
 
@@ -89,7 +89,8 @@ def vtrace_targets(
     v_t = V(s_t) + Σ_{k=t..H} γ^{k-t} (Π_{i=t..k-1} c_i) min(ρ̄, ρ_k) td_k,   c_i = λ min(c̄, ρ_i)
 
     Unlike Retrace's, the product begins at t, and each td error is weighted by its own action's ratio.
-    values, td, ratios: (N,). rho_max: ρ̄, which decides whose values these are; c_max: c̄ <= ρ̄, how far they look.
+    values, td, ratios: (N,). rho_max: ρ̄, which decides of which policy these are the values. c_max: c̄ <= ρ̄, which
+    decides how far later td errors count.
     Returns (N,). Runs backwards in O(N): v_t − V(s_t) = min(ρ̄, ρ_t) td_t + γ c_t (v_{t+1} − V(s_{t+1})).
     """
     ratio = _array(ratios)

@@ -1,4 +1,4 @@
-"""Where the screenshots of drawn steps lie among the features in memory."""
+"""Handles of the features that drawn steps read, cached in the replay buffer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from distrl.replay.circular import CircularBuffer, Rows
 
 
 def screens_of(rows: Rows, buffer: CircularBuffer, store: FeatureStore) -> Handles:
-    """(B,) the handles of their features; NOWHERE for what is not in memory.
+    """(B,) the handles of the features of each row's screenshot; NOWHERE for features that are not in memory.
 
-    Each transition's name is looked up once, and again where the handle that the buffer has of it no longer holds.
+    A screenshot is looked up by name only where the buffer has no valid handle of it.
     """
     slots = rows.slots
     known: Handles = buffer.screens[slots]

@@ -18,7 +18,7 @@ from distrl.types import LoggedTrajectory, Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """buffer: its name in checkpoints and digests. purpose: what seeds the draws. Either changes results."""
+    """buffer: its name in checkpoints and digests. purpose: seeds the draws. Changing either changes results."""
 
     buffer: str
     purpose: str
@@ -30,7 +30,7 @@ REPLAY: Final = Drawn("buffer", "replay")
 class UniformMemory:
     """Trajectories in a circular buffer; each step is drawn with equal probability.
 
-    admits: selects the trajectories. phase: of an update, by its number. capacity: transitions;
+    admits: selects the trajectories. phase: returns the phase of an update. capacity: in transitions;
     algorithm.replay.capacity if None.
     """
 

@@ -4,10 +4,10 @@ v_t = V(s_t) + Σ_{k=t..H} γ^{k-t} (Π_{i=t..k-1} c_i) min(ρ̄, ρ_k) td_k    
 A_t = r_t + γ v_{t+1} − V(s_t)
 L   = −E[min(ρ̄, ρ) A log π] − β E[H(π)]
 
-Transitions are drawn uniformly from the buffer, and their targets are those of the weights that the update begins with.
-What is no part of the correction is as in A-RIDE, so that a comparison is one of the corrections: V is a probability,
-fitted by cross-entropy to v clipped to [0, 1], and advantages are shaped alike. (IMPALA fits V by squared error, and
-learns a trajectory once: a buffer as short as a window does.)
+Transitions are drawn uniformly from the buffer, and their targets are computed with the weights at the update's start.
+Everything but the off-policy correction is as in A-RIDE, so that comparing the two compares the corrections: V is a
+probability, fitted by cross-entropy to v clipped to [0, 1], and advantages are shaped alike. (IMPALA fits V by squared
+error, and learns from a trajectory once; for the latter, set algorithm.replay.capacity to the length of a window.)
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Vtrace(ActorCritic[Head]):
         )
 
     def _step(self, batch: Batch, purpose: str, u: int, train_policy: bool) -> dict[str, float]:
-        """One gradient step of the critic, and of the policy if `train_policy`; what it found before it."""
+        """One gradient step of the critic, and of the policy if `train_policy`; returns the metrics before it."""
         chosen, critic = self._settings, list(self._critic.parameters.values())
         policy = list(self._policy.parameters.values()) if train_policy else []
         gradients, rows = self._context.compute.gradients(

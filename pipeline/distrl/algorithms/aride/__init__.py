@@ -1,7 +1,10 @@
 """A-RIDE (DistRL, section 5): advantage policy gradient on off-policy trajectories.
 
-5.1 critics.py: V(s) and V_traj. scoring.py: what policy and critics say of recorded transitions. 5.2 credit.py: Retrace
-targets and advantages that follow from it. 5.3 memory.py: the buffer, how old its scores are, and DPER, which
-transitions are drawn. Equation 1 train_step.py: a gradient step. algorithm.py combines them; truncation.py handles
-episodes that the step limit cut off, which the paper does not mention.
+critics.py     section 5.1: V(s) and V_traj
+scoring.py     scores recorded transitions with policy and critics
+credit.py      section 5.2: Retrace targets and advantages, which follow from the scores
+memory.py      section 5.3: the buffer, the age of its scores, and DPER's prioritised draws
+train_step.py  equation 1: a gradient step
+algorithm.py   one update, which combines them
+truncation.py  episodes that the step limit cut off, which the paper does not mention
 """

@@ -1,4 +1,4 @@
-"""One update of A-RIDE: score what is outdated, draw by priority, step the critics and the policy."""
+"""One update of A-RIDE: score outdated transitions, draw by priority, make gradient steps of critics and policy."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Credit:
     """What each step of some trajectories is worth; all (N,)."""
 
     td: Array
-    """td_t of equation 3: surprise, for priorities."""
+    """td_t of equation 3; decides priorities."""
     targets: Array
     """y_t in [0, 1], for V(s_t)."""
     advantages: Array
@@ -52,8 +52,8 @@ def credit(
 ) -> Credit:
     """Credit of whole trajectories from V(s_t), ρ_t, penalties and rewards, each (N,).
 
-    bootstrap: V(s_{H+1}) of failures that are taken to have been cut off, 0 at a real end; a number, or (N,) with 0 on
-    all but last steps. last: as in `returns`; None: one trajectory.
+    bootstrap: V(s_{H+1}) of failures that the step limit cut off, 0 at a real end; a number, or (N,) with 0 on all but
+    last steps. last: as in returns.py; None: one trajectory.
     """
     td = td_errors(rewards, values, config.gamma, bootstrap, last)
     if config.retrace:
@@ -66,10 +66,10 @@ def credit(
 
 
 def is_invalid(step: Step) -> bool:
-    """Whether P_invalid of equation 1 is 1: the text is no action, the phone cannot do it (like text that it cannot
-    type), or a judge said that it cannot be done on that screen.
+    """Whether P_invalid of equation 1 is 1: the text is no action, the phone cannot do the action (such as typing text
+    that it cannot type), or a judge found that it cannot be done on that screen.
 
-    Without a judge's answer an action counts as valid.
+    An action without a verdict counts as valid.
     """
     refused = step.held_back is HeldBack.REFUSED
     return step.action.kind is ActionKind.INVALID or refused or step.valid is False

@@ -1,4 +1,4 @@
-"""A-RIDE's replay buffer: what the networks said of it, when, and its draws (DistRL, section 5.3). Pure: no network."""
+"""A-RIDE's replay buffer, the scores of its transitions and their age, and draws (DistRL, section 5.3). Pure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from distrl.seeds import generator
 from distrl.types import LoggedTrajectory, Trajectory
 
 SCORES: Final = ("value", "ratio", "nll", "v_traj", "after", "scored")
-"""What the networks said of a transition when it was last scored: V(s), π/μ, −log π of the action; on last steps
-V_traj, and V of the screen after it where it is bootstrapped from. scored: 1 + the number of that update; 0 before."""
+"""The scores of a transition from when it was last scored: V(s), π/μ, −log π of the action; on last steps also V_traj,
+and V of the screen after it if that is bootstrapped from. scored: 1 + the number of that update; 0 if never scored."""
 CREDIT: Final = ("td", "target", "advantage")
 """What follows from the scores of a trajectory for each of its steps: td error, target of V(s), advantage."""
 COLUMNS: Final = (*SCORES, "penalty", *CREDIT)
-"""What is kept for each transition. penalty: the immediate one, which follows from the record alone."""
+"""The columns of the buffer. penalty: the immediate one, which follows from the record alone."""
 
 ARIDE: Final = Phase("a-ride", trains_policy=True)
 
@@ -38,8 +38,8 @@ ARIDE: Final = Phase("a-ride", trains_policy=True)
 class Draw:
     """B transitions: those of all minibatches of an update, one minibatch after the other, or of one of them.
 
-    weights: (B,) under which they are uniform over transitions. mean_length: steps of a trajectory, over the whole
-    buffer. priority: (B,) of the trajectories, as filtered.
+    weights: (B,) importance weights that make the draws uniform over transitions. mean_length: mean number of steps of
+    the buffer's trajectories. priority: (B,) of the trajectories, after V_traj's filter.
     """
 
     rows: Rows
@@ -53,10 +53,10 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What the networks say of n transitions; each (n,).
+    """The networks' scores of n transitions; each (n,).
 
     v_traj is read on last steps only. after: V of the screen after a last step that is bootstrapped from, 0 elsewhere;
-    None where nobody looked.
+    None where it was not computed.
     """
 
     value: Array
@@ -66,7 +66,7 @@ class Scores:
 
     @staticmethod
     def joined(parts: Sequence[Scores]) -> Scores:
-        """Those of all parts, one after the other; of each, nobody looked at the screen after."""
+        """The scores of all parts, one after the other, without `after`."""
 
         def whole(name: str) -> Array:
             return np.concatenate([np.zeros(0), *(getattr(part, name) for part in parts)])
@@ -106,12 +106,12 @@ class ArideMemory:
         return
 
     def outdated(self, u: int) -> Rows:
-        """The transitions that update `u` scores anew before it draws.
+        """The transitions that update `u` scores again before it draws.
 
-        Those never scored, and one step of each trajectory that would else be without a new score for `refresh_within`
-        updates; then those scored longest ago, so many that all are scored within `refresh_within` updates, or
-        `refresh_share` of the minibatches' transitions if that is less. All while the critics train alone: fresh
-        critics change fast.
+        First come those never scored, and one step of each trajectory that would otherwise have had no new score for
+        `refresh_within` updates. Then come those scored longest ago: enough that all are scored within `refresh_within`
+        updates, but at most `refresh_share` of the transitions in the minibatches. While the critics train alone, all
+        transitions are scored, since untrained critics change fast.
         """
         layout, replay = self.buffer.layout, self._settings.replay
         scored = layout.of(self.buffer.columns["scored"])
@@ -125,7 +125,7 @@ class ArideMemory:
         return Rows(layout, owner, chosen - layout.begins[owner])
 
     def take(self, u: int, rows: Rows, scores: Scores) -> None:
-        """Keep what update `u` found of some transitions; of one that comes twice, what was found last."""
+        """Store the scores that update `u` computed for `rows`; of a transition that comes twice, the last scores."""
         columns, slots, last = self.buffer.columns, rows.slots, rows.last
         behaviour = self.buffer.logprobs[slots]
         columns["value"][slots] = scores.value
@@ -135,7 +135,7 @@ class ArideMemory:
         columns["v_traj"][slots[last]] = scores.v_traj[last]
         if scores.after is not None:
             columns["after"][slots] = scores.after
-        elif self._settings.truncation != "terminal":  # V of the screen after the last step stays as old as it is
+        elif self._settings.truncation != "terminal":  # their `after` is not new, so they do not count as scored
             slots = slots[~_are_bootstrapped(rows)]
         columns["scored"][slots] = u + 1
 

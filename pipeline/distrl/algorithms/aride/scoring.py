@@ -1,4 +1,4 @@
-"""What the present policy and critics say of recorded transitions (DistRL, sections 5.1 and 5.2)."""
+"""Scores recorded transitions with the present policy and critics (DistRL, sections 5.1 and 5.2)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from distrl.replay.circular import Rows
 from distrl.types import Trajectory
 
 Places = NDArray[np.int64]
-"""Of the rows of one pass."""
+"""Indices of the rows of one pass."""
 
 
 def score(
     context: Context, critics: Critics, rows: Rows, config: settings.ArideSettings, screens: Handles | None = None
 ) -> Scores:
-    """What the networks say of `rows`. screens: (n,) `screens_of` them."""
+    """The networks' scores of `rows`. screens: (n,) `screens_of` them."""
     steps = [step_at(entry, index) for entry, index in rows]
     value, logprob, v_traj = np.zeros(len(steps)), np.zeros(len(steps)), np.zeros(len(steps))
 
@@ -76,7 +76,7 @@ def _values_after(context: Context, critics: Critics, rows: Rows, config: settin
 
 
 def _after(context: Context, trajectory: Trajectory) -> TrajectoryStep | None:
-    """The step after a cut-off episode; None where there is none that the policy could read."""
+    """The step that would follow a cut-off episode; None where there is none that the policy could read."""
     screen = screen_after(trajectory)
     if screen is None or not context.features.shows(screen):
         return None

@@ -1,4 +1,4 @@
-"""What a minibatch changes: equation 1 for the policy, cross-entropy for both critics (DistRL, 5.1 and 5.2)."""
+"""One gradient step: equation 1 for the policy, cross-entropy for both critics (DistRL, sections 5.1 and 5.2)."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """B transitions, and what was recorded and computed of them; each tensor (B,) float32.
+    """B transitions, with what was recorded and computed of them; each tensor (B,) float32.
 
-    screens: (B,) where their features lie. success: the outcome of the trajectory. value_weight: makes draws uniform
-    over transitions, for V(s). trajectory_weight: makes those of last steps uniform over trajectories, for V_traj; 0 on
+    screens: (B,) handles of their features. success: outcome of the trajectory. value_weight: makes draws uniform over
+    transitions, for V(s). trajectory_weight: makes draws of last steps uniform over trajectories, for V_traj; 0 on
     every other step.
     """
 
@@ -77,7 +77,7 @@ def batch_of(draw: Draw, screens: Handles, buffer: CircularBuffer, context: Cont
 
 @dataclass(frozen=True, slots=True)
 class Improved:
-    """What one gradient step found of its minibatch, before it changed the weights."""
+    """Metrics and scores of a minibatch, from the weights before its gradient step."""
 
     metrics: Mapping[str, float]
     scores: Scores
@@ -157,7 +157,7 @@ def _scores(rows: Mapping[str, Tensor]) -> Scores:
 def _metrics(
     rows: Mapping[str, Tensor], batch: Batch, shaped: Tensor, config: settings.ArideSettings
 ) -> dict[str, float]:
-    """Of a whole minibatch, from what its rows gave before the step."""
+    """Metrics of a whole minibatch, from its rows' outputs before the step."""
     logprob, entropy, ratio, values = (rows[name] for name in ("logprob", "entropy", "ratio", "values"))
     loss, _ = loss_and_ratio(logprob, entropy, batch.behaviour_logprob, shaped, batch.invalid, config)
     weight = ratio.clamp(max=config.ratio_clip)
@@ -181,5 +181,5 @@ def _descend(optimised: Optimised, gradients: Gradients, rate: float, grad_norm:
 
 
 def _effective_share(weight: Tensor) -> Tensor:
-    """(Σw)² / (B Σw²): 1 where all weigh alike, 1/B where one weighs all."""
+    """(Σw)² / (B Σw²): 1 if all weights are equal, 1/B if only one is not 0."""
     return weight.sum().square() / (weight.square().sum().clamp(min=1e-12) * len(weight))

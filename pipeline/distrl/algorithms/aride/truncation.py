@@ -1,7 +1,7 @@
 """Episodes that the step limit cut off, and the state that they ended in.
 
-In the paper the horizon H is a real end (section 3). A limit that only saves time is none: the state after it is worth
-V of it. `algorithm.truncation` chooses; see docs/learning.md.
+In the paper the horizon H is a real end (section 3). A limit that only saves time is not: the state after it still has
+a value, V(s_{H+1}). `algorithm.truncation` chooses between the two; see docs/learning.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EncodePrompt = Callable[[str, Sequence[Action], ScreenSize], tuple[int, ...]]
 
 
 def cut_off(trajectory: Trajectory) -> bool:
-    """Whether a failure used up its steps before the policy said that it was done. Successes have their reward."""
+    """Whether a failed episode used up its steps before the policy ended it. Successes already have their reward."""
     steps = trajectory.steps
     return (
         trajectory.outcome is Outcome.FAILURE

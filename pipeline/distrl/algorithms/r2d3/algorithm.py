@@ -1,8 +1,8 @@
 """R2D3 as an algorithm of the registry, over a policy that is a recurrent Q (docs/adr/0028).
 
-In the warm-up it learns from demonstrations alone, by the same loss, with the warm-up's steps and rates: DQfD's
-pre-training. A stored state is that of the network of the update that admits the episode: workers act on whole episodes
-and record no states, and the burn-in brings both nearer to the present.
+In the warm-up it learns from demonstrations alone, by the same loss, with the warm-up's steps and learning rates: this
+is DQfD's pre-training. Workers record no recurrent states. The state stored with each step is computed by the network
+of the update that admits the episode; the burn-in brings it nearer to that of the present network.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from distrl.seeds import generator
 from distrl.types import LogPosition, ObjectRef, Trajectory
 
 CACHED_EPISODES: Final = 256
-"""Whose inputs are kept: a function of the record and the frozen model, 15 kB a step of the shipped one."""
+"""Episodes whose inputs are cached. Inputs follow from the record and the frozen base model; a step takes 15 kB with
+the shipped one."""
 
 
 class R2d3:
@@ -77,7 +78,7 @@ class R2d3:
         return mean_metrics([self._step(rng, index, u) for index in range(descent.minibatches)])
 
     def values(self, steps: Sequence[TrajectoryStep]) -> Array:
-        """The largest Q, as a return."""
+        """(B,) the largest Q of each step as a return: the rescaling is undone."""
         with torch.no_grad():
             screens = self._context.features.of(steps, self._policy.earlier_screens)
             found = [
@@ -115,7 +116,7 @@ class R2d3:
         return {"td_error": float(priorities.mean()), "demonstrated": float(draws.is_expert.mean())}
 
     def _add_drawn(self, drawn: Sequence[Drawn]) -> None:
-        """The steps of a minibatch's sequences that are learned from, each with the priority of its sequence now."""
+        """Note the steps that a minibatch learns from, each with the present priority of its sequence."""
         found = [
             ((each.entry, step), each.buffer.columns["priority"][each.slot])
             for each in drawn
@@ -152,8 +153,8 @@ class R2d3:
         return np.stack(found)
 
     def _inputs_of(self, entry: Entry) -> Tensor:
-        """(T, F + A) of an episode, on the CPU. Always made of all of it at once, so that the bits are the same
-        whatever was kept."""
+        """(T, F + A) the network's inputs of an episode, on the CPU. They are computed for the whole episode at once,
+        so that their bits do not depend on what was cached."""
         position = entry.logged.position
         if position not in self._inputs:
             last = TrajectoryStep(entry.steps, len(entry) - 1)

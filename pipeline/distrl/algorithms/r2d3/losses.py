@@ -19,19 +19,19 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class LossSettings:
-    """What decides the loss of a sequence."""
+    """Settings of the loss and of priorities."""
 
     gamma: float = 0.97
     n: int = 5
-    """Steps until a return bootstraps; R2D3 5, DI-engine 3 to 5."""
+    """Steps until a return bootstraps: 5 in R2D3, 3 to 5 in DI-engine."""
     epsilon: float = 1e-3
-    """Of the rescaling h."""
+    """ε of the rescaling h."""
     one_step_weight: float = 1.0
     """λ₁."""
     margin_weight: float = 1.0
     """λ₂."""
     margin: float = 0.8
-    """By how much a demonstrated action is to be ahead of all others, in rescaled values."""
+    """By how much the Q of a demonstrated action should exceed all others, in rescaled values."""
     l2_weight: float = 1e-5
     """λ₃."""
     eta: float = 0.9
@@ -39,8 +39,8 @@ class LossSettings:
 
 
 def td_loss(chosen: Tensor, targets: Tensor, weights: Tensor, count: float | None = None) -> Tensor:
-    """Σ w ½ (Q(s_t, a_t) − y_t)² / Σ 1[w > 0]. All (B, T); weights: 0 on steps that are not learned from. count: what
-    the sum is divided by, where these are not all the steps that the mean is over."""
+    """Σ w ½ (Q(s_t, a_t) − y_t)² / Σ 1[w > 0]. All (B, T); weights: 0 on steps that are not learned from. count: the
+    divisor where these rows are only a part of a minibatch."""
     return _mean(0.5 * (chosen - targets).square(), weights, count)
 
 

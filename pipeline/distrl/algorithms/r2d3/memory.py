@@ -33,8 +33,8 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """The sequences of a buffer whose priorities are known. slots: (n,) of each. owners: (n,) its entry's number.
-    numbers: (n,) its own within the entry."""
+    """The n sequences of a buffer whose priorities are known. slots: (n,) where each one's priority is. owners: (n,)
+    the number of its entry. numbers: (n,) its number within the entry."""
 
     slots: Ints
     owners: Ints
@@ -42,11 +42,12 @@ class Sequences:
 
 
 class R2d3Memory:
-    """Both buffers. The priority of an episode's sequence number i is in the column of its step number i, which it has,
-    as two sequences never begin at one step; 0: not known yet, or no such sequence."""
+    """Both buffers. The priority of an episode's sequence number i is stored in the column of its step number i. There
+    is such a step, as no two sequences begin at the same one. 0: the priority is not known yet, or there is no such
+    sequence."""
 
     def __init__(self, config: Config, state_width: int = 0) -> None:
-        """state_width: numbers of a stored state; 0 for who needs none."""
+        """state_width: numbers in a stored state; 0: store none."""
         self._config, self._settings = config, settings_of(config)
         vectors = {"state": state_width} if state_width else {}
         capacity = self._settings.replay.capacity
@@ -87,7 +88,7 @@ class R2d3Memory:
         ]
 
     def score(self, buffer: CircularBuffer, entry: Entry) -> None:
-        """Give an episode's sequences the largest priority of the buffer, so that each is soon drawn (Schaul 2015,
+        """Give an episode's sequences the largest priority in the buffer, so that each is drawn soon (Schaul 2015,
         algorithm 1)."""
         column = buffer.columns["priority"]
         most = float(column[buffer.live()].max()) or 1.0
@@ -116,7 +117,7 @@ class R2d3Memory:
         ], draws
 
     def update_priorities(self, drawn: Sequence[Drawn], priorities: Array) -> None:
-        """priorities: (n,) of the sequences now; of one that was drawn twice, both are equal."""
+        """priorities: (n,) the new ones; a sequence that was drawn twice has the same one twice."""
         for each, priority in zip(drawn, priorities, strict=True):
             each.buffer.columns["priority"][each.slot] = float(priority) + PRIORITY_FLOOR
 
@@ -130,9 +131,11 @@ class R2d3Memory:
 
 
 def _is_one_episode(steps: Sequence[Step]) -> bool:
-    """Whether each prompt has the last one's goal, and the actions that were done before. What is possible at a step is
-    read from the last prompt, what was done from its own: an action that is not possible has a Q that no update can
-    change, and an error that would have nearly all draws."""
+    """Whether all prompts have the same goal, and each has exactly the actions of the steps before it.
+
+    The possible actions of a step are read from the episode's last prompt. If an action taken were not possible there,
+    no update could change its Q, and its large error would attract nearly all draws.
+    """
     reads = [parts(step.prompt_ids) for step in steps]
     done = tuple(step.action_ids for step in steps)
     return all(

@@ -1,4 +1,4 @@
-"""What R2D3 asks of a policy; known before any weights are loaded."""
+"""What R2D3 requires of a policy; it can be checked before any weights are loaded."""
 
 from __future__ import annotations
 

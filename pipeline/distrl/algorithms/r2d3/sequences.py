@@ -24,8 +24,8 @@ from distrl.replay.sequences import Shape, Window
 class Episode:
     """T steps, of which the last one ended it.
 
-    inputs: (T, F) float32, `inputs_of`. actions: (T,). rewards: (T,). states: (T, 2H) float32, that of the network
-    before each step, as it was when it acted; for demonstrations, as some network would have had it.
+    inputs: (T, F) float32, `inputs_of`. actions: (T,). rewards: (T,). states: (T, 2H) float32, the recurrent state
+    before each step, of the network that admitted the episode.
     """
 
     inputs: NDArray[np.float32]
@@ -39,7 +39,8 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class SequenceBatch:
-    """B sequences of T columns, padding included. What is compared in float64 is NumPy's, the rest torch's."""
+    """B sequences of T columns, padding included. What targets are computed from in float64 is in NumPy, the rest in
+    torch."""
 
     inputs: Tensor
     """(B, T, F)"""
@@ -56,7 +57,7 @@ class SequenceBatch:
     is_expert: Mask
     """(B,)"""
     weights: Array
-    """(B,) of each sequence in the loss: what undoes the priority of its draw."""
+    """(B,) importance weight of each sequence in the loss, which corrects for draws by priority."""
     shape: Shape
 
     def part(self, rows: slice) -> SequenceBatch:
@@ -74,8 +75,9 @@ class SequenceBatch:
 def inputs_of(observations: NDArray[np.float32], actions: Sequence[int], count: int) -> NDArray[np.float32]:
     """(T, F + A) each observation beside the action before it, one-hot of `count`; none before the first.
 
-    R2D3 reads the last reward, too; where rewards come at the end of an episode alone it is always 0, and left out.
-    observations: (T, F). actions: (T - 1,) or more; what has no step after it is not read.
+    The networks of R2D3's paper also read the last reward. It is left out, as rewards come only at the end of an
+    episode, so it would always be 0. observations: (T, F). actions: (T - 1,) or more; those without a step after them
+    are not read.
     """
     before = np.zeros((len(observations), count), dtype=np.float32)
     before[np.arange(1, len(observations)), np.asarray(actions[: len(observations) - 1], dtype=np.int64)] = 1.0

@@ -1,6 +1,6 @@
-"""What R2D3 fits Q to, and how much a sequence is worth replaying: pure functions in float64.
+"""Targets of Q and priorities of sequences in R2D3: pure functions in float64.
 
-y_t = h(Σ_{k<m} γ^k r_{t+k} + γ^m h⁻¹(Q⁻(s_{t+m}, argmax_a Q(s_{t+m}, a)))),   m = n, or fewer where less is seen
+y_t = h(Σ_{k<m} γ^k r_{t+k} + γ^m h⁻¹(Q⁻(s_{t+m}, argmax_a Q(s_{t+m}, a)))),   m = n, or less near a sequence's end
 
 Q is the network that learns, Q⁻ its copy of some updates ago (double Q-learning, arXiv 1509.06461), h the rescaling of
 R2D2 (arXiv 1805.11593, section 3.2). Symbols: B sequences, T steps in each, A actions.
@@ -14,7 +14,7 @@ from distrl.algorithms.returns import Array, Mask, n_step_returns, rescaled, uns
 
 
 def has_target(ends: Mask, present: Mask) -> Mask:
-    """(B, T) the steps with something to be fitted to: what followed is in the sequence, or nothing did.
+    """(B, T) the steps that have a target: the step after them is in the sequence, or they ended the episode.
 
     ends: (B, T) whether a step is the last of its episode. present: (B, T) False for padding.
     """
@@ -43,7 +43,7 @@ def double_q_targets(
     values = unscaled(np.take_along_axis(target, greedy[..., None], -1)[..., 0], epsilon)
     fitted = has_target(ends, present)
     cut = present & ~fitted
-    # A cut-off sequence's last state stands for all that it is worth, in however many steps one comes to it.
+    # The value of a cut-off sequence's last state counts as its reward: n-step returns that reach it bootstrap there.
     earned = np.where(cut, values, np.where(present, rewards, 0.0))
     last = ends | ~fitted
     last[:, -1] = True

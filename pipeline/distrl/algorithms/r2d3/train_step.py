@@ -20,14 +20,14 @@ from distrl.algorithms.returns import Array, Mask
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """loss: a number, differentiable in the learning network's parameters. priorities: (B,) of the sequences now."""
+    """loss: a scalar, differentiable in the learning network's parameters. priorities: (B,) the sequences' new ones."""
 
     loss: Tensor
     priorities: Array
 
 
 class Network(Protocol):
-    """`RecurrentQ`, or one around it."""
+    """`RecurrentQ`, or a wrapper around it."""
 
     def __call__(self, inputs: Tensor, state: Tensor, present: Tensor) -> tuple[Tensor, Tensor]: ...
     def parameters(self) -> Iterator[nn.Parameter]: ...
@@ -36,11 +36,11 @@ class Network(Protocol):
 def sequence_loss(
     online: Network, older: Network, batch: SequenceBatch, config: LossSettings, whole: SequenceBatch | None = None
 ) -> Found:
-    """The whole loss of a batch, whose tensors are on the networks' device. Of a batch that looks fewer than n steps
-    ahead, the last targets bootstrap sooner.
+    """The whole loss of a batch, whose tensors are on the networks' device. If the batch has fewer than n columns
+    ahead, its last targets bootstrap sooner.
 
-    whole: the minibatch that the batch is a part of. The loss of the whole is the mean of its parts', each by its
-    rows, although some have more steps than others.
+    whole: the minibatch that the batch is a part of. Its loss is the mean of the parts' losses weighted by their rows,
+    although some parts have more steps than others.
 
     Both networks go through the burn-in from the stored state, without a gradient (R2D2, section 3): its steps are not
     learned from, they bring the state nearer to what the present weights would have made of the episode.
@@ -80,7 +80,8 @@ def learned_steps(batch: SequenceBatch) -> Mask:
 
 
 def _counts(batch: SequenceBatch, whole: SequenceBatch) -> tuple[float, float]:
-    """The steps that the means of a batch are over, and those of demonstrations: its share of those of the whole."""
+    """What the sums of a batch are divided by, for all steps and for those of demonstrations: its share of the whole
+    minibatch's number of such steps."""
     learned, share = learned_steps(whole), len(batch.weights) / len(whole.weights)
     shown = learned[whole.is_expert]
     return share * max(int(learned.sum()), 1), share * max(int(shown.sum()), 1)

@@ -2,7 +2,7 @@
 
 Words. A *slot* is a place for one transition, 0..N-1. An *entry* is a trajectory that is whole in the buffer. An
 entry leaves, as a whole, when the slot of its first step is overwritten; as slots are overwritten in the order they
-were filled, entries leave oldest first. What a slot held of a gone entry is garbage until it is overwritten.
+were filled, entries leave oldest first. Slots of an entry that has left hold garbage until they are overwritten.
 
 The contents are a function of the log and of `bounds()`: a buffer rebuilt from both is equal bit by bit.
 """
@@ -42,22 +42,22 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the N steps of all n entries lie, one entry after the other. Computed once for all who ask between two
-    trajectories; read-only."""
+    """Where the N steps of all n entries lie, one entry after the other. Read-only; computed again only after the
+    entries have changed."""
 
     entries: tuple[Entry, ...]
     """Oldest first."""
     lengths: Slots
     """(n,) steps of each entry."""
     begins: Slots
-    """(n,) where each entry's steps begin among all."""
+    """(n,) index of each entry's first step among the N steps."""
     owner: Slots
     """(N,) the number of the entry that each step belongs to."""
     slots: Slots
-    """(N,)"""
+    """(N,) the slot of each step."""
 
     def of(self, column: NDArray[Any]) -> NDArray[Any]:
-        """(N, ...) a column's part of all steps, to be read: where the buffer does not wrap, no copy."""
+        """(N, ...) the values of `column` for all steps. Only for reading: it is a view unless the buffer wraps."""
         if not len(self.slots) or self.slots[0] <= self.slots[-1]:
             return column[self.slots[0] : self.slots[-1] + 1] if len(self.slots) else column[:0]
         return np.concatenate([column[self.slots[0] :], column[: self.slots[-1] + 1]])
@@ -65,9 +65,9 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Rows(Sequence[tuple[Entry, int]]):
-    """Steps of entries: where they lie in the columns, and as pairs of an entry and the index of its step.
+    """Some steps of entries: their slots, and, as a sequence, pairs of an entry and the index of its step.
 
-    Pairs are made as they are read: who only wants numbers touches no record.
+    Pairs are made only as they are read, so reading columns touches no record.
     """
 
     layout: Layout
@@ -78,7 +78,7 @@ class Rows(Sequence[tuple[Entry, int]]):
 
     @property
     def slots(self) -> Slots:
-        """(B,)"""
+        """(B,) the slot of each step."""
         found: Slots = self.layout.slots[self.layout.begins[self.owner] + self.steps]
         return found
 
@@ -108,11 +108,11 @@ class Rows(Sequence[tuple[Entry, int]]):
 
 
 class CircularBuffer:
-    """Trajectories by reference (token ids, screenshot names), and what is computed of their steps in flat columns."""
+    """Holds trajectories by reference (token ids, screenshot names), and values computed for each step in columns."""
 
     def __init__(self, capacity: int, columns: Iterable[str] = (), vectors: Mapping[str, int] | None = None) -> None:
-        """columns: names of what is computed for each transition, a float64 each; 0 until computed. vectors: names of
-        what is of several numbers, and how many; float32 each."""
+        """columns: names of the values computed for each transition, one float64 each; 0 until computed. vectors: names
+        of columns with several float32 for each transition -> how many."""
         self.capacity = capacity
         self.written = 0
         """Transitions ever written; the next slot is this mod capacity."""
@@ -120,23 +120,24 @@ class CircularBuffer:
         self._numbers = np.zeros((len(names), capacity))
         self._vectors = {name: np.zeros((capacity, width), np.float32) for name, width in (vectors or {}).items()}
         self.columns: Mapping[str, NDArray[Any]] = {**dict(zip(names, self._numbers, strict=True)), **self._vectors}
-        """By name, views that are written in place."""
+        """Name -> column, a view that is written in place."""
         self.logprobs: Floats = np.zeros(capacity)
-        """(capacity,) log μ(a|s) of each transition, as recorded. No column: it follows from the log."""
+        """(capacity,) log μ(a|s) of each transition, as recorded. Not a column, since it follows from the log."""
         self.screens: Slots = np.zeros(capacity, dtype=np.int64)
-        """(capacity,) where each transition's screenshot lies, as noted by who reads it; 0 until then. No column: it
-        holds in this process alone."""
+        """(capacity,) the handle of each transition's screenshot, cached by its readers; 0 before. Not a column, since
+        it is valid in this process only."""
         self._entries: deque[Entry] = deque()
         self._ring: Slots = np.tile(np.arange(capacity), 2)
-        """(2 capacity,) all slots, twice, to be read: those of steps in a row lie side by side wherever they begin."""
+        """(2 capacity,) all slots, twice, read-only: the slots of consecutive steps are one slice of it, even if they
+        wrap."""
         self._ring.flags.writeable = False
         self._starts: Slots = np.zeros(2 * capacity, dtype=np.int64)
-        """Of the i-th trajectory ever added at i mod capacity, and again `capacity` behind it, so that those of all
-        entries lie side by side: there are never more, as each has a step."""
+        """The start of the i-th trajectory ever added, at i mod capacity and again `capacity` behind it. The starts of
+        all entries are one slice of it: there are at most `capacity` entries, as each has a step."""
         self._added = 0
         """Trajectories ever added."""
         self._layout: Layout | None = None
-        """None: to be computed."""
+        """None: it must be computed again."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -154,7 +155,7 @@ class CircularBuffer:
         return self.written - self._entries[0].start if self._entries else 0
 
     def add(self, logged: LoggedTrajectory) -> Entry:
-        """Write one trajectory; those whose first step it overwrites leave.
+        """Write one trajectory; the entries whose first step it overwrites leave.
 
         Raises ValueError for an empty one and ConfigError for one longer than the capacity.
         """
@@ -188,7 +189,7 @@ class CircularBuffer:
         return self.layout.slots
 
     def bounds(self) -> dict[str, Any]:
-        """What, with the log, rebuilds the buffer: JSON-able. `entries` has [topic, partition, offset, start]."""
+        """What rebuilds the buffer with the log, JSON-able. `entries` has [topic, partition, offset, start]."""
         places = [(entry.logged.position, entry.start) for entry in self._entries]
         return {
             "capacity": self.capacity,
@@ -202,9 +203,10 @@ class CircularBuffer:
         log: Iterable[LoggedTrajectory],
         columns: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
-        """Become the buffer that `bounds` and `columns` (all 0 if none) were taken of. `log` may hold more than needed.
+        """Become the buffer that `bounds` and `columns` were taken from. columns: all 0 if None. log: at least the
+        records of its entries.
 
-        Raises StoreError where that one had another capacity, or the log no longer holds one of its records.
+        Raises StoreError where that buffer had another capacity, or `log` lacks one of its records.
         """
         if int(bounds["capacity"]) != self.capacity:
             raise StoreError(
@@ -240,15 +242,14 @@ class CircularBuffer:
             self.screens[part] = 0
 
     def _parts(self, start: int, length: int) -> list[slice]:
-        """The slots of `length` transitions, the first of which is the `start`-th written: two parts where they
-        wrap."""
+        """The slots of `length` transitions from the `start`-th ever written on, as slices: two where they wrap."""
         first, end = start % self.capacity, start % self.capacity + length
         if end <= self.capacity:
             return [slice(first, end)]
         return [slice(first, self.capacity), slice(0, end - self.capacity)]
 
     def _laid_out(self) -> Layout:
-        """Entries lie one behind the other, so all follows from where each starts."""
+        """Entries lie one behind the other, so the layout follows from their starts."""
         entries = tuple(self._entries)
         oldest, first = (self._added - len(entries)) % self.capacity, self.written - len(self)
         bounds = np.concatenate([self._starts[oldest : oldest + len(entries)], [self.written]]) - first
@@ -260,7 +261,7 @@ class CircularBuffer:
         return layout
 
     def digest(self) -> str:
-        """sha256 (hex) over where each entry stands, what its steps recorded, and all that is computed of them."""
+        """sha256 (hex) over each entry's position, the recorded steps, and the columns."""
         total = hashlib.sha256(f"{self.capacity} {self.written}".encode())
         for entry in self._entries:
             total.update(repr((entry.logged.position, entry.start, entry.logged.trajectory.outcome.value)).encode())

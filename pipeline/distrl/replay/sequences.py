@@ -1,6 +1,6 @@
-"""Sequences of episodes, and draws of them by priority from two buffers: the agent's own and the demonstrations.
+"""Sequences cut from episodes, and draws of them by priority from two buffers: the agent's own and the demonstrations.
 
-P(i) = p_i^α / Σ_k p_k^α within a buffer;  a draw is of the demonstrations with probability `demo_ratio` (R2D3, arXiv
+P(i) = p_i^α / Σ_k p_k^α within a buffer;  a draw is from the demonstrations with probability `demo_ratio` (R2D3, arXiv
 1909.01387, section 3);  w_i = (N P(i))^−β (arXiv 1511.05952, section 3.4).
 """
 
@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 PRIORITY_FLOOR = 1e-3
-"""Added to every priority: a sequence of priority 0 would never be drawn again, and so never be given another one."""
+"""Added to every priority: a sequence of priority 0 would never be drawn, and its priority never updated."""
 
 
 class Window(NamedTuple):
@@ -35,13 +35,13 @@ class Shape:
     """The columns of a sequence, in steps."""
 
     burn_in: int
-    """Read before those that are learned from, as far as the episode has them."""
+    """Steps read before those that are learned from; fewer at the beginning of an episode."""
     length: int
-    """Learned from. DQfD: 1."""
+    """Steps that are learned from. DQfD: 1."""
     ahead: int
-    """Read after them, so that each has the n-step return that it would have in the whole episode: n."""
+    """Steps read after them. With n of them, each learned step has the same n-step return as in the whole episode."""
     stride: int
-    """From one sequence of an episode to the next; R2D2 has half of `length`."""
+    """Steps from the start of one sequence to that of the next. R2D2: half of `length`."""
 
     def __post_init__(self) -> None:
         if self.burn_in < 0 or self.ahead < 1 or not 1 <= self.stride <= self.length:
@@ -64,7 +64,8 @@ def windows(steps: int, shape: Shape) -> list[Window]:
 
 
 class Draws(NamedTuple):
-    """size draws. is_expert: (size,). place: (size,) in the buffer that it is of. weights: (size,) in (0, 1]."""
+    """Some draws. is_expert: (size,) whether from the demonstrations. place: (size,) index in its buffer. weights:
+    (size,) in (0, 1]."""
 
     is_expert: Mask
     place: Ints
@@ -81,11 +82,11 @@ def draw(
     alpha: float,
     beta: float,
 ) -> Draws:
-    """Draws with replacement, by inverse distribution function on one block of uniform numbers.
+    """Draws with replacement, by the inverse distribution function from one block of uniform numbers.
 
-    agent, demonstrations: (n,), (m,) priorities, each > 0; while one buffer is empty, or a ratio of 0 or 1 leaves it
-    out, all are of the other. weights: over the largest of these draws, so that a batch's steps only become smaller.
-    Raises ValueError where there is nothing to draw from.
+    agent, demonstrations: (n,), (m,) priorities, each > 0. If one buffer is empty, or a ratio of 0 or 1 excludes it,
+    all draws are from the other. Weights are divided by the largest of these draws, so that they only scale a batch's
+    gradients down. Raises ValueError where there is nothing to draw from.
     """
     if not len(agent) and not len(demonstrations):
         raise ValueError("both buffers are empty")

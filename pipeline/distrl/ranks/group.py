@@ -1,8 +1,8 @@
-"""What ranks exchange. The only module that uses torch.distributed.
+"""Exchanges values between ranks. The only module that uses torch.distributed.
 
-Each method is called by every rank, in the same order. A rank that ends, for whatever reason, closes its connections,
-so the others find it at once; one that hangs or cannot be reached is found within `answer_s` of `joined`. Then they
-raise RankError and must end: what they exchange next would no longer match.
+Each method is called by every rank, in the same order. When a rank ends for any reason, its connections close and the
+others notice at once; that a rank hangs or cannot be reached is noticed within `answer_s` of `joined`. The others then
+raise RankError and must end, since later exchanges would no longer match.
 
 Tensors travel by gloo between processors and by NCCL between GPUs. Other values are pickled: ranks trust one another,
 and their ports must be open to ranks alone.
@@ -50,13 +50,13 @@ class Ranks:
     world: int = 1
 
     def send(self, value: object) -> None:
-        """Rank 0 alone: give `value` to those that `receive`."""
+        """Called by rank 0 alone: send `value` to all other ranks, which call `receive`."""
         if self.world > 1:
             with self._answered():
                 dist.broadcast_object_list([value], src=0)
 
     def receive(self) -> Any:
-        """What rank 0 has sent."""
+        """The value that rank 0 sends; waits for it."""
         found: list[Any] = [None]
         with self._answered():
             dist.broadcast_object_list(found, src=0)
@@ -74,10 +74,10 @@ class Ranks:
     def sum_in_order(self, mine: Tensor, count: int) -> Tensor:
         """(P,) the sum of `count` vectors, vector 0 first: the same bits on any number of ranks.
 
-        mine: (k, P) those of this rank, which are numbers rank, rank + world, …; all ranks' together are `count`.
+        mine: (k, P) this rank's vectors, which have the numbers rank, rank + world, …; all ranks together have `count`.
 
-        Each rank gets one slice of every vector, sums it, and gives it to all. With one vector a rank that is 2 P
-        numbers to send, as in an all-reduce, whose order of summation would depend on the number of ranks.
+        Each rank receives one slice of every vector, sums it, and sends the sum to all. With one vector per rank, it
+        sends 2 P numbers, as in an all-reduce, whose order of summation would depend on the number of ranks.
         """
         most, length = -(-count // self.world), mine.shape[1]
         width = -(-length // self.world)
@@ -109,7 +109,8 @@ class Ranks:
 
 
 def reason(text: str) -> str:
-    """Of what torch says of a failed collective: the first line, and NCCL's last error; the rest is a stack trace."""
+    """The useful part of torch's message of a failed collective: its first line, and NCCL's last error if it has one.
+    The rest is a stack trace."""
     first, *more = text.splitlines() or [""]
     last = next((why for mark, why in pairwise(more) if mark.strip() == "Last error:"), "")
     return f"{first}: {last.strip()}" if last else first
@@ -125,10 +126,10 @@ def joined(
     listener: socket | None = None,
     check: Callable[[], object] = lambda: None,
 ) -> Ranks | None:
-    """Wait until all ranks are there; None where `stop` is set before.
+    """Wait until all ranks have joined; None where `stop` is set before.
 
-    answer_s: how long a rank may be silent, now and later. listener: a listening socket of rank 0, through which they
-    meet; MASTER_ADDR and MASTER_PORT if not given. check: called while it waits; may raise. Raises RankError.
+    answer_s: how long a rank may take to answer, now and later. listener: a listening socket of rank 0 at which the
+    ranks meet; MASTER_ADDR and MASTER_PORT if None. check: called while it waits; may raise. Raises RankError.
     """
     outcome = SimpleQueue[Exception | None]()
 

@@ -1,4 +1,4 @@
-"""Which rank this process is, as torchrun and other launchers say it in the environment. Needs no torch."""
+"""Which rank this process is, read from the environment variables of torchrun and other launchers. Needs no torch."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Place:
     local_rank: int = 0
     """Its number among the ranks of its machine."""
     attempt: int = 0
-    """How often torchrun has started the ranks again, where all of them are on one machine. On several each machine
-    counts by itself, and 0 stands here."""
+    """How often torchrun has started the ranks again, if all are on one machine; else 0, as each machine counts by
+    itself."""
 
     @property
     def leads(self) -> bool:
-        """Rank 0 journals and publishes; the others compute what it says."""
+        """Whether it is rank 0, which journals and publishes; the others carry out its orders."""
         return self.rank == 0
 
     def environ(self, port: int) -> dict[str, str]:

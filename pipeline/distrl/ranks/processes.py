@@ -21,14 +21,14 @@ from distrl.ranks.place import LOOPBACK, Place
 LOG = logging.getLogger("distrl.ranks")
 
 END_S = 10.0
-"""All of them together. Other ranks end as soon as rank 0 has: it closes its connections. One that computes sees it a
-little later."""
+"""How long all ranks together may take to end. They end when rank 0 has closed its connections; a rank that computes
+notices that a little later."""
 
 
 class RankProcesses:
-    """Ranks 1 to world − 1: the same command with the variables of a launcher. They meet at the loopback address.
+    """Starts ranks 1 to world − 1: the same command with a launcher's variables. They meet at the loopback address.
 
-    `with` starts them, and at its end they have ended. One thread.
+    `with` starts them; after the block they have ended. One thread.
     """
 
     def __init__(self, command: Sequence[str], world: int) -> None:
@@ -56,7 +56,8 @@ class RankProcesses:
         self._end()
 
     def _end(self) -> None:
-        """Ask all to end, since those that have not met wait for one another. Kill what has not after END_S."""
+        """Ask all to end, since ranks that have not met yet wait for one another; kill those that have not ended after
+        END_S."""
         self.listener.close()
         asked = [child for child in self._children.values() if child.poll() is None]
         for child in asked:

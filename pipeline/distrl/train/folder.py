@@ -1,6 +1,7 @@
-"""The files of a run on this machine: `OUT/RUN/` has all of one, `OUT/latest` links to the newest with a report.
+"""The files of a run on this machine: `OUT/RUN/` has all of one run, `OUT/latest` links to the newest with a report.
 
-Until there is a report, the link goes to the newest run. No heavy imports: a second training is refused before them.
+Before there is any report, the link points to the newest run. No heavy imports here: a second training is refused
+before they are loaded.
 """
 
 from __future__ import annotations
@@ -73,9 +74,10 @@ def folder_of(config: Config, out: Path) -> RunFolder:
 
 @contextmanager
 def alone(config: Config, out: Path, doing: str) -> Iterator[None]:
-    """Nobody else trains in `out` or on the stack within the block: each would stop the other's roles and servers.
+    """Ensures that nobody else trains in `out` or on the stack within the block: two trainings would stop each other's
+    roles and servers.
 
-    doing: what holds them, for people. Raises StackError, which names the process that uses them.
+    doing: says what holds the locks, for people. Raises StackError, which names the process that holds them.
     """
     first, second = _locks(config, out)
     with held(first, doing), held(second, doing):
@@ -89,7 +91,7 @@ def refuse_second(config: Config, out: Path) -> None:
 
 
 def link_to_stack(config: Config, out: Path) -> None:
-    """Let the stack know where the roles are that use it. The holder of `alone` calls it."""
+    """Record in the stack's folder where the roles that use it have their files. Call it within `alone`."""
     _link(config.stack.directory.expanduser() / TRAINED, out.absolute())
 
 
@@ -100,7 +102,7 @@ def trained_on(config: Config) -> Path | None:
 
 
 def _link(at: Path, to: Path) -> None:
-    """The link is replaced, never absent."""
+    """Replace the link atomically, so that it is never absent."""
     fresh = at.with_name(f"{at.name}.new")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(to)

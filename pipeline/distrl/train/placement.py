@@ -14,17 +14,17 @@ WORKERS = 2
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The `--set`s that give each role its phones."""
+    """The `--set` arguments that give each role its phones."""
 
     workers: tuple[tuple[str, ...], ...]
     evaluator: tuple[str, ...] | None
     """None: no phone is left for an evaluator."""
     demonstrator: tuple[str, ...] | None
-    """None: the phones are no simulated ones of the local stack, so the script cannot demonstrate on them."""
+    """None: the phones are not the simulated ones of the local stack, so the script cannot demonstrate on them."""
 
 
 def place(config: Config, *, own: bool, workers: int, evaluation: int) -> Placement:
-    """Share the phones of `config`: the last `evaluation` of them evaluate, the workers take turns at the others.
+    """Split the phones of `config`: the last `evaluation` go to the evaluator, the others to the workers in turn.
 
     own: whether they are the simulated phones of the local stack. Emulators are started by the role that drives them,
     so one worker gets all. Raises ConfigError where no phone is left to train on.
@@ -55,7 +55,7 @@ def place(config: Config, *, own: bool, workers: int, evaluation: int) -> Placem
 
 
 def why_fewer(config: Config, placement: Placement, *, own: bool, workers: int) -> str:
-    """Why fewer than `workers` start, and what gives the others phones; empty where all start."""
+    """A message why fewer than `workers` start, and how to give the others phones; empty where all start."""
     start = len(placement.workers)
     if start >= workers:
         return ""

@@ -44,23 +44,23 @@ class Role:
 class Roles:
     """Starts, supervises and stops roles. Driven by one thread; `stop` may be called twice.
 
-    A role that ends with an error is started again, after growing pauses, by `check`; all that it did is in the log. So
-    is one that stays and that somebody else asked to end, as a guard of the machine's memory does: the run would stand
-    still.
+    `check` starts a role that has ended with an error again, after growing pauses; nothing is lost, as all that it did
+    is in the log. It also restarts a role that should stay but ended without an error, because something else asked it
+    to, such as a guard of the machine's memory: without it the run would stand still.
     """
 
     config: Config
     directory: Path
     """Of their logs and pid files."""
     servers: Servers | None = None
-    """Those that the roles need, as far as they were started here."""
+    """The servers that were started here for the roles."""
     settings: Path | None = None
-    """The file that they read; `directory`/settings.yaml if None."""
+    """The file that the roles read; `directory`/settings.yaml if None."""
     tries: int = TRIES
     """As in Restarts."""
     clock: Clock = SYSTEM_CLOCK
     renewed: Callable[[], Config] | None = None
-    """The settings as the run has them by now, for a role that is started again. May raise DistrlError."""
+    """Returns the run's current settings, for a role that is started again. May raise DistrlError."""
     _roles: dict[str, Role] = field(default_factory=dict)
     _ports: dict[str, int] = field(default_factory=dict)
     """Role -> its monitoring.port: each gets the next one, in the order of their first starts, and keeps it."""
@@ -72,14 +72,14 @@ class Roles:
 
     @property
     def restarted(self) -> Mapping[str, int]:
-        """Server or role -> how often it was started again, for those that were."""
+        """Server or role -> how often it was started again; only those that were."""
         servers = self.servers.restarted if self.servers is not None else {}
         return {**servers} | {name: role.restarts.count for name, role in self._roles.items() if role.restarts.count}
 
     def start(self, name: str, command: str, *arguments: str, sets: Sequence[str] = (), stays: bool = False) -> None:
         """Start `distrl COMMAND` as process `name`, its log in `<directory>/<name>.log`.
 
-        stays: whether it works until it is stopped here: where it ends well, somebody else has asked it to.
+        stays: whether it works until it is stopped here, so that it is restarted even if it ends without an error.
         """
         port = self.monitoring_port(name)
         if port is not None:
@@ -91,7 +91,7 @@ class Roles:
             self._roles[name] = Role(line, self._started(name, line), Restarts(self.tries, self.clock.ticks()), stays)
 
     def monitoring_port(self, name: str) -> int | None:
-        """Where the role is watched; None where monitoring.port is unset."""
+        """The port of the role's monitoring endpoints; None where monitoring.port is unset."""
         first = self.config.monitoring.port
         return None if first is None else self._ports.setdefault(name, first + len(self._ports))
 
@@ -117,8 +117,8 @@ class Roles:
         return role.restarts.again_s is None and role.child.returncode() is not None
 
     def check(self) -> None:
-        """Start servers again that have ended, and roles that have ended with an error, or whose work is not done, when
-        their time has come.
+        """Start ended servers and roles again once their pauses are over; of the roles, those that ended with an error
+        and those that should stay.
 
         Raises StackError where one of them cannot be started.
         """
@@ -135,16 +135,16 @@ class Roles:
                 role.restarts.started(now)
 
     def _renew_settings(self) -> None:
-        """Else the file would win over what `distrl runs set` has changed since it was written."""
+        """Write the run's current settings to the file: the old ones would override changes by `distrl runs set`."""
         if self.renewed is None:
             return
         try:
             write_settings(self.renewed(), self._file)
         except DistrlError as error:
-            LOG.warning("who is started again takes the settings that it had: %s: %s", error.where, error.what)
+            LOG.warning("a role is started again with its previous settings: %s: %s", error.where, error.what)
 
     def _started(self, name: str, line: Sequence[str]) -> Child:
-        """Without the variables of settings, over which --set has won: the file that it reads has all of them."""
+        """Start the process without DISTRL_ variables: their values are in the file, unless --set overrode them."""
         return start(name, line, self.directory, without=ENV_PREFIX)
 
     def _look(self, name: str, role: Role, now: float) -> None:
@@ -166,11 +166,12 @@ class Roles:
 
 
 def write_settings(config: Config, path: Path) -> None:
-    """Write the settings with secrets, for the child processes of this user only (mode 0600).
+    """Write the settings with secrets, readable by this user only (mode 0600).
 
-    The endpoints of a local stack are left out: the children find it, and so do commands after the next `distrl up`.
+    The endpoints of a local stack are left out: child processes find the stack themselves, and so do commands that use
+    the file after the next `distrl up`.
 
-    Written to a new file and renamed, so the secrets are never in an old file with wider permissions.
+    They are written to a new file that is then renamed: secrets are never in an old file with wider permissions.
     """
     tree = portable(config)
     fresh = path.with_suffix(".new")
@@ -189,10 +190,10 @@ def running(
     tries: int = TRIES,
     renewed: Callable[[], Config] | None = None,
 ) -> Iterator[Roles]:
-    """Roles that are all stopped when the block is left, in any way.
+    """The roles of a run; all are stopped when the block is left in any way.
 
-    Roles left by a killed parent are stopped first: all they did is in the log. Ctrl-C while stopping, and a second one
-    while the block stops them after the first, kills them, which loses nothing.
+    Roles that a killed parent has left running are stopped first. A Ctrl-C while the roles are being stopped, here or
+    within the block after a first Ctrl-C, kills them. Nothing is lost, as all that roles did is in the log.
     """
     stop_all(find_all(directory), timeout_s=STOP_TIMEOUT_S)
     roles = Roles(config, directory, servers, settings, tries, renewed=renewed)
@@ -211,8 +212,8 @@ def running(
 
 
 def stop_left(out: Path) -> None:
-    """Stop the roles that a killed training has left in `out`, whatever its run: they would hold phones and use the
-    stack that is started."""
+    """Stop the roles that a killed training of any run has left in `out`: they would hold phones and use the stack that
+    is started now."""
     folders = (each for each in sorted(out.glob("*/logs")) if not each.parent.is_symlink())
     if left := [child for each in folders for child in find_all(each)]:
         LOG.warning("stopping what a killed training has left: %s", ", ".join(child.name for child in left))
@@ -220,9 +221,9 @@ def stop_left(out: Path) -> None:
 
 
 def stop_left_on_stack(config: Config) -> None:
-    """`stop_left` for the last training on the stack, whose folder may be another one.
+    """`stop_left` for the folder of the last training on the stack, which may be another one.
 
-    Where somebody trains in that folder now, on another stack, what was left there has been stopped.
+    If somebody trains in that folder now, on another stack, that training has already stopped what was left there.
     """
     if (out := trained_on(config)) is None:
         return
@@ -231,8 +232,8 @@ def stop_left_on_stack(config: Config) -> None:
 
 
 def is_second(interrupt: KeyboardInterrupt) -> bool:
-    """Whether a Ctrl-C came while an earlier one was obeyed; another error may have been handled in between, as that of
-    a wait which takes too long."""
+    """Whether a Ctrl-C came while an earlier one was handled; another error may have been handled in between, such as
+    a wait that timed out."""
     earlier = interrupt.__context__
     while not (earlier is None or isinstance(earlier, KeyboardInterrupt)):
         earlier = earlier.__context__

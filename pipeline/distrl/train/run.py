@@ -1,6 +1,6 @@
-"""Trains on this machine: servers where none are configured, all roles under supervision, until Ctrl-C.
+"""Trains on this machine until Ctrl-C: starts the servers that are not configured, and supervises all roles.
 
-Everything learned is in the log and the store, so the same command goes on where the run was.
+Everything learned is in the log and the store, so the same command continues the run.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def train(
 
 
 def roles_of(settings: Config, given: Given, folder: RunFolder, stack: LocalStack) -> AbstractContextManager[Roles]:
-    """Those of a run that is `prepared`, and its servers: what ends of both is started again."""
+    """The roles of a run that is `prepared`. Roles and servers that end are started again."""
 
     def renewed() -> Config:
         return over_recorded(settings, given)[0]
@@ -76,13 +76,14 @@ def roles_of(settings: Config, given: Given, folder: RunFolder, stack: LocalStac
 def prepared(
     config: Config, given: Given, out: Path, console: Console, owner: str
 ) -> Iterator[tuple[Config, RunFolder, LocalStack]]:
-    """The settings with all endpoints, the run's folder, and the servers, which are stopped after the block if they
-    were started for it. The topics are there, and what the run's log has of its settings is in.
+    """The settings with all endpoints, the run's folder, and the servers. Servers that were started for the block are
+    stopped after it. The topics exist, and the settings include those in the run's log.
 
-    config: what leads to the run's log, of what is given. Raises ConfigError if the suite lacks tasks of a split, the
-    algorithm cannot train the policy, or the base model lacks words of the suite that is demonstrated or fed: before
-    anything starts where there is no log yet, and else once it is known what the run's has. StackError if somebody else
-    trains in `out` or on the stack, and if the disk is full.
+    config: the given settings, which lead to the run's log. given: applies the given settings over those of the log.
+    Raises ConfigError if the suite lacks tasks of a split, the algorithm cannot train the policy, or the base model
+    lacks words of the suite that is demonstrated or fed. Without a log this is checked before anything starts, else
+    once the settings in the log are known. Raises StackError if somebody else trains in `out` or on the stack, and if
+    the disk is full.
     """
     folder = folder_of(config, out)
     refuse_second(config, out)
@@ -98,7 +99,7 @@ def prepared(
             with console.status("starting Kafka, the object store and adb"):
                 settings = stack.up(reuse=True)
             try:
-                # What the phones are like is in the run's log, too.
+                # The settings of the phones are in the run's log too, so phones start only now.
                 found = recorded(settings)
                 config = _sound(given({} if found is None else base_tree(found, settings)))
                 stack = LocalStack(config, owner=owner)
@@ -125,7 +126,7 @@ def _without_phones(config: Config) -> Config:
 
 
 def _sound(config: Config) -> Config:
-    """`config`. Raises ConfigError for what no role can do with it."""
+    """Returns `config`. Raises ConfigError for settings with which no role could work."""
     suite = suite_of(config.feeder)
     for split in Split:
         suite.task(0, 0, split)
@@ -137,7 +138,7 @@ def _sound(config: Config) -> Config:
 
 
 def placed(settings: Config, console: Console, workers: int | None, *, own: bool, evaluation: int) -> Placement:
-    """As `place`. workers: None: WORKERS, and no line where there are fewer phones than that."""
+    """As `place`. Says so where fewer workers start. workers: None: at most WORKERS, without a message."""
     placement = place(settings, own=own, workers=workers or WORKERS, evaluation=evaluation)
     if workers is not None and (why := why_fewer(settings, placement, own=own, workers=workers)):
         console.print(why, soft_wrap=True)
@@ -145,7 +146,7 @@ def placed(settings: Config, console: Console, workers: int | None, *, own: bool
 
 
 def start_all(roles: Roles, placement: Placement) -> None:
-    """Start every role of a run; its demonstrations where the script can make them."""
+    """Start every role of a run, including the demonstrator if the script can demonstrate on these phones."""
     roles.start("learner", "learner", stays=True)
     if placement.demonstrator is not None:
         roles.start("demonstrate", "demonstrate", sets=placement.demonstrator)

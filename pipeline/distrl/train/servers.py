@@ -1,4 +1,4 @@
-"""The servers of a training that were started here: one that ends is started again, where the roles look for it."""
+"""The servers that were started for a training: one that ends is started again at the same address."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ LOG = logging.getLogger("distrl.train")
 
 @dataclass
 class Servers:
-    """Driven by one thread, that of the roles: they wait for a server that is away, so nothing is lost meanwhile."""
+    """Restarts servers. Driven by the thread that drives the roles; roles wait for a server that does not answer, so
+    nothing is lost meanwhile."""
 
     stack: LocalStack
     """It is up."""
@@ -25,25 +26,25 @@ class Servers:
     """As in Restarts."""
     clock: Clock = SYSTEM_CLOCK
     _servers: dict[str, Restarts] = field(default_factory=dict)
-    """By name, of those that have ended once."""
+    """Name -> restarts, of the servers that have ended at least once."""
 
     def __post_init__(self) -> None:
         self._up_s = self.clock.ticks()
 
     @property
     def restarted(self) -> Mapping[str, int]:
-        """Server -> how often it was started again, for those that were."""
+        """Server -> how often it was started again; only those that were."""
         return {name: restarts.count for name, restarts in self._servers.items() if restarts.count}
 
     def check(self) -> None:
-        """Start those again that have ended, when their time has come; returns once they serve.
+        """Start ended servers again once their pauses are over; returns once they serve.
 
-        Raises StackError for one that ends again and again soon after its start, or that another command has stopped.
+        Raises StackError for a server that keeps ending soon after its start, or that another command has stopped.
         """
         for part in self.stack.ended():
             restarts = self._servers.setdefault(part.name, Restarts(self.tries, self._up_s))
             if restarts.again_s is None:
-                assert part.child is not None  # of those without one none ends
+                assert part.child is not None  # a part without a process cannot have ended
                 self._wait(part, restarts, f"at {part.where} has ended; {part.child.ending()}")
             elif self.clock.ticks() >= restarts.again_s:
                 self._start(part, restarts)

@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: the live view, or a line now and then where there is no terminal."""
+"""Shows a run while it trains: the live view, or a progress line every PLAIN_PERIOD_S where there is no terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VIEW_PERIOD_S = 1.0
 PLAIN_PERIOD_S = 15.0
 """Interval of progress lines if the output is not a terminal, instead of the live view."""
 REOPEN_S = 10.0
-"""Pause before topics that could not be read are opened again: a broker that is away is not asked all the time."""
+"""Pause before topics that could not be read are opened again: a broker that is down is not polled all the time."""
 
 
 def watch(
@@ -33,10 +33,10 @@ def watch(
     left: Callable[[], float | None],
     footer: str = "Ctrl-C stops; the same command goes on",
 ) -> None:
-    """Show the run and supervise its roles until `left` is 0. left: seconds; None: for ever.
+    """Show the run and supervise its roles until `left` returns 0. left: seconds; None: for ever.
 
-    Where the topics cannot be read, the last status is shown and they are opened again: roles survive that, too. Raises
-    as `Roles.check`.
+    While the topics cannot be read, the last status is shown, and they are opened again: roles survive a broker that is
+    down, and so does the view. Raises as `Roles.check`.
     """
     with closing(_Shown(config)) as shown:
         if not console.is_terminal:
@@ -76,7 +76,7 @@ class _Shown:
             self._feed.wait(seconds)
         except BrokerError as error:
             why = f"{error.where}: {error.what}"
-            LOG.warning("the view of the run stands still, and is opened again in %g s; %s", REOPEN_S, why)
+            LOG.warning("the view shows the last status and reads the topics again in %g s; %s", REOPEN_S, why)
             self.status()
             self.close()
             self._open_at = time.monotonic() + REOPEN_S

@@ -1,4 +1,4 @@
-"""For how long the learner has made no update of what is there. Pure."""
+"""For how long an update has been due that the learner does not make. Pure."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 @dataclass
 class DueUpdate:
-    """Watches what the log says: a learner that is well by itself may make no update either, as one that reaches no
-    broker or cannot put aside what it could not read."""
+    """Measures the delay from the log, not from the learner's heartbeats: a learner that looks healthy may still make
+    no updates, for instance because it cannot write dead letters."""
 
     per_update: int
-    """Trajectories of an update."""
+    """Trajectories that an update needs."""
     since_s: float
-    """When it was not due, or one was made, last. By the clock of `waits_s`."""
+    """When no update was due, or one was made, for the last time. By the clock of `waits_s`."""
     update: int = -1
-    """The last one that was made then."""
+    """The last update that was made by then."""
 
     def waits_s(self, unlearned: int, update: int, now_s: float) -> float:
-        """Seconds for which the trajectories of an update are there; 0 while they are not. unlearned: trajectories.
-        update: the last that was made."""
+        """Seconds since the next update has had enough trajectories; 0 while it has not. unlearned: number of
+        trajectories that no update has folded. update: the last one that was made."""
         if unlearned < self.per_update or update != self.update:
             self.update, self.since_s = update, now_s
         return now_s - self.since_s

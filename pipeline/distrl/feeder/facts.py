@@ -1,14 +1,14 @@
-"""What was fed, finished and learned according to the topics. Pure: records in, facts out.
+"""Which tasks were fed, finished and learned, according to the topics. Pure: records in, facts out.
 
 A task is outstanding from its record in `tasks` until the first of these facts:
 
 1. The log holds its trajectory, readable or not.
 2. The workers' group has committed past its record, and the trajectories were read up to an end captured after that
    commit was seen. A commit follows the acknowledgement of the trajectory (or of an unreadable task's dead letter), so
-   the trajectory was in the log and was deleted since, by retention or a person. Whether it was interrupted is unknown,
-   and it is not fed again. A learner refuses a log whose unlearned records are gone, so it was learned. This holds
-   unless somebody moves the group's offsets by hand.
-3. Its record lies below the low watermark of `tasks`: no worker will get it. A worker that plays it already may still
+   the trajectory was in the log and has been deleted since, by retention or a person. The task is not fed again,
+   although whether it was interrupted is unknown. Its trajectory was learned, as a learner refuses a log whose
+   unlearned records are gone. All this holds unless somebody moves the group's offsets by hand.
+3. Its record lies below the low watermark of `tasks`: no worker will get it. A worker that already plays it may still
    publish its trajectory, which then counts as unlearned like any other.
 
 A trajectory also proves that its task was fed, so a task whose record was deleted is not fed again while its trajectory
@@ -27,7 +27,7 @@ from distrl.feeder.outstanding import Outstanding, Unlearned
 from distrl.types import LogPosition, Outcome, Task, Trajectory, Update, Version
 
 RETRY = re.compile(r"^(?P<first>.+)\.r(?P<count>[1-9][0-9]{0,8})$")
-"""Task ids are untrusted: a longer number is no count of ours, and of one with 4,300 digits Python makes no integer."""
+"""Task ids are untrusted: the feeder writes no longer numbers, and Python refuses to parse one of 4,300 digits."""
 
 
 def next_retry(task_id: str, most: int) -> str | None:
@@ -53,8 +53,8 @@ class TaskFacts:
     families: tuple[str, ...] = ()
     """Of the suite that `cursors` belong to, in its order."""
     cursors: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """By family the index of the suite's task that was found to be the next, and its id there: all before it were fed,
-    and it may have been, for some of its episodes."""
+    """Family -> (index in the suite, id) of the next task to feed: all tasks before it were fed completely, and some of
+    its own episodes may have been fed."""
     fed: IdSet = field(default_factory=IdSet)
     """The id of every task ever fed; those not finished or not learned are in `outstanding` and `unlearned`."""
     finished: IdSet = field(default_factory=IdSet)
@@ -63,8 +63,10 @@ class TaskFacts:
     update: int = -1
     """The last journalled update; -1 before the first."""
     deleted: int = 0
-    """Upper bound of the records of `tasks` deleted before they were read: the sum of its low watermarks then."""
+    """Upper bound of the records of `tasks` that were deleted before they were read: the sum of the low watermarks at
+    that time."""
     learned_offset: int = 0
+    """Offset of the trajectories topic before which all records are folded."""
     left_out: dict[int, str] = field(default_factory=dict)
     """Trajectories that `distrl skip` left out: offset -> sha256 of the value. The learner never counts them."""
     outstanding: Outstanding = field(default_factory=Outstanding)
@@ -72,28 +74,30 @@ class TaskFacts:
     interrupted: dict[str, Task] = field(default_factory=dict)
     """Tasks to be fed again, by their next id."""
     fed_by: dict[str, int] = field(default_factory=dict)
-    """Episodes fed by family, without retries; then episodes with a known outcome, and successes."""
+    """Family -> episodes fed, without retries."""
     tried: dict[str, int] = field(default_factory=dict)
+    """Family -> episodes with a known outcome."""
     succeeded: dict[str, int] = field(default_factory=dict)
+    """Family -> successes among them."""
 
     def __post_init__(self) -> None:
-        """Refuses a saved state in which a task would be fed for ever. Raises ValueError."""
+        """Raises ValueError for a saved state in which a task would be fed for ever."""
         if any(again != task.task_id or again in self.fed for again, task in self.interrupted.items()):
             raise ValueError("a task that was interrupted is fed again under another id, or was")
 
     def see_task(self, task: Task, place: LogPosition | None = None) -> None:
-        """A record of the tasks topic at `place`, or (without one) a task that is being fed now."""
+        """Note a record of the tasks topic at `place`, or, without a place, a task that is being fed now."""
         if self._known_as_fed(task) and task.task_id not in self.finished:
             self.outstanding.add(task.task_id, task.fed_version)
         if place is not None:
             self.outstanding.read(task.task_id, place.partition, place.offset)
 
     def see_sent(self, task_id: str, partition: int) -> None:
-        """A task is being published to this partition."""
+        """Note that a task is being published to this partition."""
         self.outstanding.sent(task_id, partition)
 
     def _known_as_fed(self, task: Task) -> bool:
-        """Count the task as fed; False if it was already."""
+        """Count the task as fed. Returns False if it was counted before."""
         if not self.fed.add(task.task_id):
             return False
         self.interrupted.pop(task.task_id, None)
@@ -104,7 +108,7 @@ class TaskFacts:
         return True
 
     def see_trajectory(self, offset: int, trajectory: Trajectory, value: bytes | None = None) -> None:
-        """The record at `offset` of the trajectories topic, and the bytes that it has there."""
+        """Note the record at `offset` of the trajectories topic. value: its bytes, to recognise a skipped record."""
         task = trajectory.task
         self._known_as_fed(task)
         if not self.finished.add(task.task_id):
@@ -122,7 +126,7 @@ class TaskFacts:
             _count(self.succeeded, task.family, trajectory.outcome is Outcome.SUCCESS)
 
     def see_unreadable(self, task_id: str) -> None:
-        """An unreadable record of the trajectories topic: its task has ended, and the learner dead-letters it."""
+        """Note an unreadable record of the trajectories topic: its task has ended, and the learner dead-letters it."""
         self.finished.add(task_id)
         self.outstanding.end(task_id)
 
@@ -131,10 +135,10 @@ class TaskFacts:
             self.version = version
 
     def see_update(self, update: Update, topic: str) -> None:
-        """A line of the journal; `topic`: the full name of the trajectories topic.
+        """Note a line of the journal. topic: the full name of the trajectories topic.
 
-        A line that follows lost ones is ignored, and one that makes others void goes back (docs/adr/0010). Learned
-        trajectories were forgotten, so to restore them when going back, read all topics into a new state.
+        A line after lost lines is ignored, and a line that makes others void goes back (docs/adr/0010). Trajectories
+        that were learned are no longer known here, so after going back all topics must be read into a new state.
         """
         self.left_out |= {each.offset: each.sha256 for each in update.skipped if each.topic == topic}
         if update.u > self.update + 1:
@@ -144,7 +148,8 @@ class TaskFacts:
         self.unlearned.end_before(self.learned_offset)
 
     def _leaves_out(self, offset: int, value: bytes | None) -> bool:
-        """Whether the learner leaves this very record out; its offset may have another one after a loss."""
+        """Whether the learner leaves out this record. Its bytes are compared too, as another record may take its offset
+        after a loss."""
         return offset in self.left_out and hashlib.sha256(value or b"").hexdigest() == self.left_out[offset]
 
     def see_committed(self, committed: Mapping[int, int]) -> list[str]:
@@ -168,7 +173,7 @@ class TaskFacts:
 
     @property
     def read_back(self) -> bool:
-        """Whether the record of every outstanding task was read, so that these are facts of the log alone."""
+        """Whether the record of every outstanding task was read, so that all facts here follow from the log."""
         return self.outstanding.unread == 0
 
 

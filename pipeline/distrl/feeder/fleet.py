@@ -1,6 +1,7 @@
-"""The workers by their heartbeats: for how many tasks are outstanding, where they go, and for stall warnings. Pure.
+"""The workers, known by their heartbeats: decides how many tasks are outstanding, where they go, and stall warnings.
+Pure.
 
-No result depends on it: where tasks wait, and how many, changes when trajectories arrive, not what is learned from
+No result depends on it: how many tasks wait, and where, changes when trajectories arrive, not what is learned from
 them.
 """
 
@@ -11,10 +12,10 @@ from distrl.telemetry.stalls import phones_answering
 from distrl.types import Heartbeat
 
 SILENT_S = 15.0
-"""A worker without a heartbeat for longer no longer counts; several heartbeats must be lost for that."""
+"""A worker without a heartbeat for longer than this no longer counts; it has then missed several."""
 
 OWNERS_S = 1.0
-"""How long who owns which partition is taken as known; workers say it every few seconds."""
+"""How long the owners of the partitions are cached; workers report their partitions every few seconds."""
 
 
 class Fleet:
@@ -22,14 +23,14 @@ class Fleet:
 
     def __init__(self) -> None:
         self._heard: dict[str, tuple[float, Heartbeat, int]] = {}
-        """By worker: when, its last heartbeat, and how many phones answer by it. Counted once a heartbeat: the feeder
-        asks after each trajectory, and a fleet has thousands."""
+        """Worker -> (when its last heartbeat came, that heartbeat, how many phones answer according to it). The phones
+        are counted once per heartbeat: the feeder asks after each trajectory, and a fleet has thousands of phones."""
         self._owners: list[Owner] | None = None
         self._partitions, self._renewed = 0, 0.0
 
     def see(self, beat: Heartbeat, now: float) -> None:
         if beat.role == "worker":
-            if beat.process not in self._heard:  # a pod that a rollout replaced never comes back under its name
+            if beat.process not in self._heard:  # drop silent ones: replaced pods never come back under their names
                 self._heard = {name: heard for name, heard in self._heard.items() if now - heard[0] <= SILENT_S}
             self._heard[beat.process] = (now, beat, phones_answering([beat]))
 
@@ -41,8 +42,8 @@ class Fleet:
         return sum(phones for at, _, phones in self._heard.values() if now - at <= SILENT_S)
 
     def owners(self, partitions: int, now: float) -> list[Owner]:
-        """Who owns each of so many partitions, of the workers whose heartbeats say so; a partition is its that said so
-        last. Renewed every OWNERS_S: the feeder asks with each task."""
+        """The owners of all `partitions`, according to the workers' heartbeats; if two workers report a partition, the
+        later heartbeat counts. Cached for OWNERS_S, as the feeder asks with each task."""
         if self._owners is None or partitions != self._partitions or now >= self._renewed + OWNERS_S:
             self._partitions, self._renewed = partitions, now
             self._owners = owners_of(partitions, self._claimed(now))

@@ -1,7 +1,7 @@
-"""The tasks that are fed and not finished, counted by partition and by version as they come and go. Pure.
+"""The tasks that are fed and not finished, with running counts by partition and by version. Pure.
 
-With 10,000 phones 30,000 tasks are outstanding, and the feeder asks for these counts each time a trajectory arrives:
-counting them anew took it more time than all the rest.
+With 10,000 phones 30,000 tasks are outstanding, and the feeder needs these counts each time a trajectory arrives:
+counting all tasks each time took more time than everything else it does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 
 class Versions:
-    """A multiset of version numbers. Few of them differ: `feeder.max_lag` bounds how old one may be."""
+    """A multiset of version numbers. It has few distinct ones, as `feeder.max_lag` bounds how old one may be."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
@@ -45,7 +45,7 @@ class Fed:
 
 
 class Outstanding:
-    """Every method but `ended_before` and those that save takes a time that does not grow with the number of tasks."""
+    """Every method takes constant time, except `ended_before` and those that save or restore."""
 
     def __init__(self) -> None:
         self.versions = Versions()
@@ -84,18 +84,18 @@ class Outstanding:
         return self._loads
 
     def add(self, task_id: str, version: int) -> None:
-        """A task that is not outstanding was fed under `version`."""
+        """Add a task that was fed under `version` and is not outstanding yet."""
         self._tasks[task_id] = Fed(version)
         self.versions.add(version)
         self.unread += 1
 
     def sent(self, task_id: str, partition: int) -> None:
-        """The task is being published to this partition. Ignored if it is not outstanding."""
+        """Note that the task is being published to this partition. Ignored if it is not outstanding."""
         if (fed := self._tasks.get(task_id)) is not None:
             self._move(fed, partition)
 
     def read(self, task_id: str, partition: int, offset: int) -> None:
-        """The task's record was read; its first one counts. Ignored if it is not outstanding."""
+        """Note where the task's record was read; its first record counts. Ignored if it is not outstanding."""
         fed = self._tasks.get(task_id)
         if fed is not None and fed.offset is None:
             self._move(fed, partition)
@@ -103,7 +103,7 @@ class Outstanding:
             self.unread -= 1
 
     def end(self, task_id: str) -> None:
-        """The task is finished, or nobody will get it. Ignored if it is not outstanding."""
+        """Remove a task that is finished, or that no worker will get. Ignored if it is not outstanding."""
         fed = self._tasks.pop(task_id, None)
         if fed is not None:
             self.versions.remove(fed.version)
@@ -154,6 +154,6 @@ class Unlearned:
         self.versions.add(version)
 
     def end_before(self, offset: int) -> None:
-        """An update folds all before this offset."""
+        """Remove those before this offset, which an update has folded."""
         for at in [at for at in self._at if at < offset]:
             self.versions.remove(self._at.pop(at))

@@ -1,4 +1,4 @@
-"""Publishes tasks as the only feeder of a run: a later one fences this one.
+"""Publishes tasks as the only feeder of a run: a feeder that starts later fences this one.
 
 Each batch is a transaction. If its outcome is unknown (the broker became unavailable, or this process was killed), the
 tasks found in the log were fed, and the others are published again, unless a later feeder has claimed the role
@@ -39,7 +39,7 @@ class TaskPublisher:
     """Life cycle: `with` opens it, which fences every earlier feeder. One thread."""
 
     claim: Claim
-    """This feeder's, from `with` on. Its heartbeats must name it."""
+    """This feeder's claim to the role, set by `with`. Its heartbeats must name it."""
 
     def __init__(self, config: Config, tracer: Tracer = OFF) -> None:
         self._config, self._tracer = config, tracer
@@ -95,7 +95,7 @@ class TaskPublisher:
                 retry(publish, stop, BrokerError, wait_fixed(AGAIN_S), failed, but=final)
 
     def _write(self, records: Sequence[Outgoing], reopened: bool) -> None:
-        """reopened: the client is a new one; where it cannot be used either, another one does not help."""
+        """reopened: whether the client is new. If a new client cannot be used either, replacing it again is no help."""
         assert self._producer is not None
         try:
             self._producer.write_all(records)
@@ -108,7 +108,7 @@ class TaskPublisher:
             raise
 
     def _reopen(self) -> None:
-        """Open another producer, unless this feeder was replaced; see claims.py for why it looks twice."""
+        """Open another producer, unless this feeder was replaced. claims.py says why the claim is checked twice."""
         self._refuse_replaced()
         self._producer = self._made()
         self._producer.open()

@@ -1,6 +1,6 @@
 """The feeder role: reads what was fed, finished and learned, and feeds as many tasks as the lag bound allows.
 
-One thread; nothing that it stores matters: it reads the topics at its start, from its last snapshot on, and follows
+One thread. It has no state of its own: at its start it reads the topics, from its last snapshot on, and then follows
 them, so a restarted feeder continues where the log ends. Task ids follow from the suite, so a task that was published
 twice is one task. Opening the publisher fences every earlier feeder of the run, before the topics are read.
 """
@@ -46,7 +46,7 @@ AGAIN_S = 1.0
 WAITING_LOG_S = 60.0
 """How often it is logged that the feeder waits for version 0."""
 READ_BACK_S = 1.0
-"""Longest wait for the records of the tasks that were fed last, before a snapshot; they come within milliseconds."""
+"""Longest wait, before a snapshot, until the last fed tasks are read back; this usually takes milliseconds."""
 
 
 def run_feeder(config: Config, stop: threading.Event, monitor: Monitor | None = None, tracer: Tracer = OFF) -> None:
@@ -60,10 +60,10 @@ def run_feeder(config: Config, stop: threading.Event, monitor: Monitor | None = 
 
     def lost(error: CutError, wait_s: float) -> None:
         nonlocal from_start
-        from_start = True  # a snapshot may be of what is lost
+        from_start = True  # the snapshot may include records that are lost
         log.warning("reading every topic again from its start: %s", error.what)
 
-    with TaskPublisher(config, tracer) as publisher:  # once: it claims the role, and another may have claimed it since
+    with TaskPublisher(config, tracer) as publisher:  # only once: opening it again would fence a feeder that took over
         if not stop.is_set():
             with suppress(StoppedError):
                 retry(
@@ -132,7 +132,7 @@ class Feeder:
         self._most = config.feeder.outstanding_for(0)
         self._moving_since = self._next_log = time.monotonic()
         self._due_update = DueUpdate(config.learner.trajectories_per_update, self._moving_since)
-        # Without counts: a snapshot's are behind those of a feeder that was killed, and a counter never goes back.
+        # Without metrics: those of the snapshot are behind what a killed feeder has reported, and counters never fall.
         self._reporter.report(self._facts.version, {})
         self._snapshots = SnapshotWriter(config, producer, found.view.processes)
         self._topics = Topics(config, found, self._fleet, stack)
@@ -189,7 +189,7 @@ class Feeder:
         self._publisher.feed(zip(tasks, chosen, strict=True), before, stop, self._waiting)
 
     def _waiting(self) -> None:
-        """While tasks cannot be written: its figures go on, by which alerts see for how long nothing has come."""
+        """Called while tasks cannot be written: reports metrics, from which alerts see how long nothing has come."""
         self._reporter.monitor.progress()
         if self._reporter.due:
             self._report()
@@ -209,7 +209,7 @@ class Feeder:
             log.warning("%s; %s", words, STALLED_HINT)
 
     def _quiet_s(self) -> float:
-        """Seconds since a trajectory came that was not interrupted, or since a task is outstanding, if that is less."""
+        """Seconds since the last uninterrupted trajectory came, or, if less, since any task has been outstanding."""
         now = time.monotonic()
         if not self._facts.outstanding:
             self._moving_since = now

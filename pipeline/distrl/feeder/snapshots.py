@@ -1,7 +1,7 @@
-"""The feeder's snapshots (docs/adr/0018): what it knows and what `distrl status` shows, as facts of the log alone.
+"""The feeder's snapshots (docs/adr/0018): its facts and the view of `distrl status`, all of which follow from the log.
 
-A snapshot is written only while the record of each task that was fed has been read back: one of which nobody knows yet
-whether the log has it would count as fed for ever.
+A snapshot is written only once the record of every fed task has been read back. Otherwise a task that never came into
+the log would count as fed for ever.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from distrl.types import LogPosition, Snapshot
 log = logging.getLogger(__name__)
 
 COVERED: Final = ("tasks", "trajectories", "versions", "updates", "evaluations")
-"""All topics that a snapshot follows from, but for heartbeats, of which each start reads the last."""
+"""All topics that a snapshot follows from, except heartbeats, of which every start reads the last ones."""
 
 EVERY_S: Final = 30.0
 EVERY_RECORDS: Final = 2_000
-"""A snapshot follows after this long or so many records, whichever is first: what came after it is then read in less
-than a second. One of 10^6 trajectories takes 10 ms."""
+"""A snapshot is written after EVERY_S or EVERY_RECORDS, whichever comes first, so that a start reads the records after
+it in less than a second. Writing one of 10^6 trajectories takes 10 ms."""
 LEAST_S: Final = 5.0
-"""Least time between two, however fast records come."""
+"""Least time between two snapshots, however fast records come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a feeder starts from. snapshot: what the rest is of; None if it is of nothing yet."""
+    """What a feeder starts from. snapshot: from which facts and view were restored; None if they are empty."""
 
     facts: TaskFacts
     view: RunView
@@ -47,7 +47,7 @@ class Known:
 
 
 def known(config: Config, from_start: bool) -> Known:
-    """What the last snapshot says; nothing where there is none that can be used, or `from_start`.
+    """Restores the last snapshot; empty where there is no usable one, or `from_start`.
 
     Raises BrokerError if the broker does not answer.
     """
@@ -73,7 +73,7 @@ class SnapshotWriter:
     """
 
     def __init__(self, config: Config, producer: RecordProducer, processes: int) -> None:
-        """processes: in the view of the last snapshot."""
+        """processes: how many the view of the last snapshot has."""
         self._run, self._producer = config.run, producer
         self._next = self._due_at = 0.0
         self._written = (0, processes)
@@ -87,7 +87,7 @@ class SnapshotWriter:
             self._end(error.what)
 
     def due(self, now: float, coverage: Coverage, view: RunView, at_end: bool = False) -> bool:
-        """Whether to write one. at_end: the last one of this process."""
+        """Whether to write a snapshot. at_end: whether it would be the last one of this process."""
         self._answered()
         if not self._enabled or self._written == (coverage.records, view.processes):
             return False
@@ -98,7 +98,7 @@ class SnapshotWriter:
         return now >= self._due_at or coverage.records - self._written[0] >= EVERY_RECORDS
 
     def later(self, now: float) -> None:
-        """It is not the time for one: `due` again after LEAST_S."""
+        """Postpone the snapshot: `due` is True again after LEAST_S at the earliest."""
         self._next = now + LEAST_S
 
     def write(self, now: float, coverage: Coverage, facts: TaskFacts, view: RunView) -> None:

@@ -1,9 +1,9 @@
-"""Which partition of the tasks topic each further task goes to. Pure.
+"""Which partition of the tasks topic each new task goes to. Pure.
 
-A task waits behind those of its partition, and a worker's phones share the partitions that it owns. Tasks are spread
-over workers by their phones, so that each phone has as many tasks before it: spread over partitions alone, the worker
-that has the partitions with one task more had twice as many for each phone, its tasks grew old, and the bound on their
-lag held back the phones of all others (docs/adr/0011).
+A task waits behind the earlier tasks of its partition, and a worker's phones share the partitions that it owns. Tasks
+are spread over workers in proportion to their phones, so that every phone has equally many tasks waiting. When they
+were spread evenly over partitions, some workers had twice as many tasks per phone as others. Their tasks grew old, and
+the bound on the lag then held back the phones of all other workers (docs/adr/0011).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from heapq import heapify, heapreplace
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A worker. partitions: of the tasks topic, that it owns. phones: how many answer by it."""
+    """A worker. partitions: of the tasks topic that it owns. phones: how many of its phones answer."""
 
     partitions: tuple[int, ...]
     phones: float
 
 
 def owners_of(partitions: int, known: Iterable[Owner]) -> list[Owner]:
-    """Every partition in one owner, the one with the lowest partition first.
+    """Owners that together have each partition exactly once, sorted by their lowest partition.
 
-    known: the workers that say what they own; no partition is in two of them. What none of them owns, as at the start,
-    or after a worker died, counts as that of a worker with as many phones for each partition as the others have. Where
-    no phone answers, nobody owns any.
+    known: the workers that report what they own; no partition is in two of them. Partitions without an owner, as at the
+    start or after a worker has died, are given to one assumed worker, with as many phones per partition as the others
+    have. If no phone of any worker answers, all partitions are given to it.
     """
     found = [Owner(tuple(at for at in each.partitions if at < partitions), each.phones) for each in known]
     found = [each for each in found if each.partitions]
@@ -41,12 +41,12 @@ def owners_of(partitions: int, known: Iterable[Owner]) -> list[Owner]:
 
 
 def spread(loads: Mapping[int, int], owners: list[Owner], count: int) -> list[int]:
-    """The partitions of `count` further tasks. Each goes to the worker that has the fewest outstanding tasks for each
-    of its phones, and there to the partition with the fewest; to the lowest of equals.
+    """The partitions of `count` new tasks. Each task goes to the worker with the fewest outstanding tasks per phone,
+    and there to the partition with the fewest; ties go to the lowest partition.
 
-    loads: outstanding tasks by partition. owners: of `owners_of`. A slow worker gets new tasks only as it finishes old
-    ones, so that its partitions do not use up feeder.outstanding; one whose phones do not answer gets none while
-    others have some.
+    loads: outstanding tasks by partition. owners: from `owners_of`. A slow worker gets new tasks only as it finishes
+    old ones, so its partitions do not use up feeder.outstanding. A worker whose phones do not answer gets none while
+    phones of others do.
     """
     held = [sum(loads.get(at, 0) for at in owner.partitions) for owner in owners]
     partitions: dict[int, list[tuple[int, int]]] = {}

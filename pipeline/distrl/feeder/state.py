@@ -1,7 +1,8 @@
-"""What to feed next, by what the topics say (facts.py). Pure.
+"""Decides what to feed next from the facts of the topics (facts.py). Pure.
 
-Tasks of a family are fed in the order of the suite, so all before the last known one were fed; deleted records leave
-gaps no longer than their number. The episodes of one task are fed one after the other, in the order of their numbers.
+Tasks of a family are fed in the order of the suite, so all before the last known one were fed. Deleted records leave
+gaps, together no longer than the number of deleted records. The episodes of one task are fed one after the other, in
+the order of their numbers.
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ class FeederState:
     curriculum: bool = False
     episodes_per_task: int = 1
     round_length: int = 0
-    """Tasks of a round of a list, which has each row once and one family; 0 for a suite without rounds."""
+    """Tasks in a round of a list: a round has each row once, and a list has one family. 0 for a suite without rounds.
+    """
 
     def __post_init__(self) -> None:
-        """Cursors of another suite or seed, or of other families, are dropped: these have other tasks there."""
+        """Drops cursors of another suite or seed, or of other families: other tasks are at their indices."""
         facts, families = self.facts, tuple(self.families)
         same = facts.families == families
         facts.cursors = {
@@ -63,8 +65,8 @@ class FeederState:
         facts.families = families
 
     def find_next(self) -> None:
-        """Find the next task of each family, which may mean to look through all that were fed. Once: each later state
-        that goes on with these facts has it from them.
+        """Find the next task of each family, which may require looking through all tasks that were fed. It is needed
+        only once: the facts then hold the cursors, and later states reuse them.
         """
         for family in self.families:
             if family not in self.facts.cursors:
@@ -102,8 +104,7 @@ class FeederState:
         return self._next_of(self.families[choose_family(fed, tried, succeeded, self.curriculum)])
 
     def _next_of(self, family: str) -> Task:
-        """The first task of the suite, of that family, with an episode that was never fed. Families take turns in the
-        suite."""
+        """The first task of that family with an episode that was never fed. Families take turns in the suite."""
         cursor = self.facts.cursors.get(family)
         return self._move(family, self._last_fed(family) if cursor is None else cursor[0])
 
@@ -115,7 +116,8 @@ class FeederState:
         return replace(task, task_id=episode_id(task.task_id, fed + 1))
 
     def _begun(self, family: str) -> bool:
-        """Whether its next task has had some of its episodes: those of a group are to be played by like policies."""
+        """Whether some but not all episodes of the family's next task were fed. Such a task goes first, so that the
+        episodes of a group are played by similar policies."""
         cursor = self.facts.cursors.get(family)
         return cursor is not None and 0 < self._episodes_fed(cursor[1]) < self.episodes_per_task
 
@@ -127,11 +129,11 @@ class FeederState:
     def _last_fed(self, family: str) -> int:
         """The index of the last task of the family that is known to be fed, across gaps of deleted records.
 
-        If none is known, that of the first one; and where records were deleted, skips as many tasks as records.
+        If none is known, the index of the first task, plus as many tasks as records were deleted.
 
-        Of a list, rows that came since join in the newest round that is known, and are not fed alone once for each
-        round before: the index at which it begins, or, where records were deleted, which nothing tells from rows that
-        came, that of its last task that is known.
+        For a list, it is an index in the newest known round, so that rows added to the list join in that round and are
+        not fed once for every earlier round. It is where that round begins. If records were deleted, which cannot be
+        distinguished from added rows, it is the last known task of the round.
         """
         if self.round_length and (newest := self._newest_round()):
             return newest[-1] if self.facts.deleted else newest[0] // self.round_length * self.round_length
@@ -146,9 +148,9 @@ class FeederState:
         return last
 
     def _newest_round(self) -> list[int]:
-        """The indices of the tasks that are known to be fed in the last round of the list that has any.
+        """The indices of the tasks known to be fed in the last round of the list that has any.
 
-        Across gaps of as many rounds as the deleted records fill, where the list has not more than doubled since.
+        It looks across gaps of as many rounds as the deleted records fill, if the list has at most doubled since.
         """
         deleted, length = self.facts.deleted, self.round_length
         longest = 1 + 2 * deleted // length if deleted else 0

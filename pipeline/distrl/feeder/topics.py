@@ -1,4 +1,4 @@
-"""What a feeder follows: six topics and the workers' offsets, passed on to its facts, its fleet and its view."""
+"""Follows six topics and the workers' offsets, and passes them on to the feeder's facts, fleet and view."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHOWN_IDS = 5
 
 
 class Topics:
-    """Follows the topics from what is `known` on. One thread."""
+    """Follows the topics from the snapshot of `known` on. One thread."""
 
     def __init__(self, config: Config, known: Known, fleet: Fleet, stack: ExitStack) -> None:
         def reader(topic: str, start: Mapping[int, int] | None = None) -> LogReader:
@@ -41,11 +41,11 @@ class Topics:
         self._facts, self._view, self._fleet = known.facts, known.view, fleet
         self.coverage = Coverage(() if known.snapshot is None else known.snapshot.covered)
         self._forgot_learned = known.snapshot is not None
-        """Whether trajectories that are learned are forgotten, so that no update can become void."""
+        """Whether the facts no longer have learned trajectories: a void update then requires a read from the start."""
         self._group = stack.enter_context(GroupOffsets(config))
         self._reader, self.tasks = reader, reader("tasks")
         self._offsets: Mapping[int, int] = {}
-        """The workers' next offsets as the broker last named them."""
+        """The workers' next offsets, as the broker last reported them."""
         # Read before the trajectories' end is captured, so that what is committed now lies before that end.
         self._committed: dict[int, int] | None = self._asked()
         self._versions = reader("versions")
@@ -57,7 +57,7 @@ class Topics:
         self._until: Mapping[int, int] = self._trajectories.ends
         self._next_look = time.monotonic() + GROUP_S
         self.last_trajectory = time.monotonic()
-        """When the last one that was not interrupted was read."""
+        """When the last trajectory that was not interrupted was read."""
         covered = {each.partition for each in self.coverage.covered() if each.topic == "tasks"}
         self._first = {partition: first for partition, (first, _) in self.tasks.kept().items()}
         self._facts.deleted += sum(first for partition, first in self._first.items() if partition not in covered)
@@ -68,14 +68,14 @@ class Topics:
 
     @property
     def consumer_lag(self) -> int:
-        """Records of tasks that were read here and that the workers had not committed when they were last asked."""
+        """Records of `tasks` that were read here and not committed by the workers when their offsets were last read."""
         return sum(
             max(0, end - self._offsets.get(partition, self._first.get(partition, 0)))
             for partition, end in self.tasks.next_offsets.items()
         )
 
     def read_all(self, progress: Callable[[], object] = lambda: None) -> None:
-        """Everything up to the ends captured at the start. Tasks first, so that finished ones are known as fed.
+        """Read everything up to the ends captured at the start. Tasks come first, so that finished ones count as fed.
 
         progress: called after each batch.
         """
@@ -88,13 +88,14 @@ class Topics:
         self._forgot_learned = True
 
     def _heartbeats_so_far(self) -> list[RawRecord]:
-        """Those of a process that was silent when the newest came say nothing of the fleet, though read only now."""
+        """The heartbeats so far. Sets `_silent_before`: old heartbeats, though read only now, say nothing of the
+        present fleet."""
         found = [raw for batch in self._heartbeats.to_end() for raw in batch]
         self._silent_before = max((raw.timestamp for raw in found), default=0) - int(SILENT_S * 1000)
         return found
 
     def follow(self, wait_s: float) -> None:
-        """New records; waits up to wait_s for a trajectory, which makes room for tasks."""
+        """Read new records. Waits up to `wait_s` for a trajectory, as each allows feeding more tasks."""
         for topic, reader in self._each():
             batch = reader.read(wait_s if reader is self._trajectories else 0)
             while batch:
@@ -118,15 +119,15 @@ class Topics:
                 self._next_look = time.monotonic() + GROUP_S
                 self._ask()
         except BrokerError as error:
-            log.warning("cannot tell which tasks have ended: %s", error.what)  # a permanent error, the readers raise
+            log.warning("cannot tell which tasks have ended: %s", error.what)  # the readers raise permanent errors
 
     def _ask(self) -> None:
         if len(self.tasks.kept()) > self.partitions:  # partitions were added
             before, self.tasks = self.tasks, self._reader("tasks", self.tasks.next_offsets)
-            before.close()  # nobody reads it any more, and it would go on to fetch
+            before.close()  # otherwise it would continue to fetch records
         committed = self._asked()
         self._until = {p: end for p, (_, end) in self._trajectories.kept().items()}
-        self._committed = committed  # set last: an end captured before it would prove nothing
+        self._committed = committed  # set last: with an end captured before these offsets they would prove nothing
 
     def _end_finished(self) -> None:
         ended = self._facts.see_committed(self._committed or {})

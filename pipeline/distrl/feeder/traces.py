@@ -13,7 +13,7 @@ from distrl.types import Task
 
 @contextmanager
 def traced(tracer: Tracer, tasks: Sequence[Task]) -> Iterator[Mapping[str, Headers]]:
-    """Trace tasks that the block feeds. Gives task id -> the headers of its record."""
+    """Trace the tasks that the block feeds. Yields task id -> the headers for its record."""
     spans = {task.task_id: _begun(tracer, task) for task in tasks}
     try:
         yield {task_id: span.headers for task_id, span in spans.items()}

@@ -243,7 +243,7 @@ def test_a_dry_run_shows_actions_and_touches_neither_the_phone_nor_the_run(
     try:
         assert child.stdout is not None
         lines = [child.stdout.readline() for _ in range(3)]
-        assert lines[0] == f"version 0 on {session.serial}; it is looked at and does nothing\n", (
+        assert lines[0] == f"version 0 on {session.serial}; nothing is done on the phone\n", (
             tmp_path / "log"
         ).read_text()
         assert lines[1] == "task: turn on \\x1b[31mwifi\n"

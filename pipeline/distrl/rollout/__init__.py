@@ -1,4 +1,5 @@
-"""Episodes on phones, as worker, demonstrations, evaluator and prompted agents run them. Reads and writes no topic.
+"""Episodes on phones, as worker, demonstrations, evaluator and prompted agents run them. Publishes no record itself;
+only dry_run.py reads a topic, that of the versions.
 
 - episode: one attempt at one task on one phone, from its reset to its outcome; it becomes one trajectory.
 - decider: chooses the next action from an observation: the shared policy, a script, a person, a prompted model.

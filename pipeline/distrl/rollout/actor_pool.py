@@ -1,8 +1,8 @@
 """Actors: threads that each lease a phone and play one task after another on it.
 
-`start` starts the threads. After `stop` no further task is taken and each actor finishes its episode; the pool's owner
-sets `give_up` once it will wait no longer. A phone whose episode was interrupted goes back to its pool, which recovers
-it; the actor leases the next healthy one.
+`start` starts the threads. After `stop` no further task is taken and each actor finishes its episode; the owner of the
+actor pool sets `give_up` once it no longer waits for them. After an interrupted episode the actor returns the phone to
+the phone pool, which recovers it, and leases the next healthy one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from distrl.types import LogPosition, Outcome, Task, Trajectory
 log = logging.getLogger(__name__)
 
 LEASE_WAIT_S = 0.5
-"""Longest wait of one lease attempt; between two an actor checks whether the pool stops."""
+"""Longest wait of one lease attempt; between two attempts an actor checks whether the pool stops."""
 
 
 class Lease(Protocol):
@@ -58,7 +58,7 @@ Deliver = Callable[[Received, Trajectory], None]
 
 
 class ActorPool:
-    """deliver: called in the actor's thread; returns once the trajectory is safe, and the actor goes on."""
+    """deliver: called in the actor's thread; returns once the trajectory is safe. Only then the actor takes a task."""
 
     def __init__(
         self,
@@ -88,11 +88,11 @@ class ActorPool:
             self._threads.start(self._actor, f"actor-{number}")
 
     def stop(self) -> None:
-        """Take no further task; the actors end after their episode."""
+        """Let the actors take no further task; each ends after its episode."""
         self._task_queue.close()
 
     def check(self) -> None:
-        """Raises what ended an actor unexpectedly; its phone would be idle unnoticed."""
+        """Raises what ended an actor unexpectedly: otherwise its phone would stay idle unnoticed."""
         self._threads.check()
 
     def join(self, timeout_s: float) -> bool:
@@ -117,7 +117,7 @@ class ActorPool:
                 return
 
     def _played(self, task: Task, phone: Phone) -> Trajectory:
-        """Play the task. An unexpected error makes an interrupted trajectory and does not end the actor."""
+        """Play the task. An unexpected error gives an interrupted trajectory and does not end the actor."""
         started = self._clock.now_ms()
         try:
             return self._play(task, phone)
@@ -145,7 +145,7 @@ class ActorPool:
 
 
 def _trace(received: Received) -> dict[str, str]:
-    """What a log names of the task's trace; nothing where it has none."""
+    """The trace id of the task, for log lines; empty where it has none."""
     found = trace_id(received.headers)
     return {} if found is None else {"trace": found}
 
@@ -167,11 +167,12 @@ def play_all(
     give_up: threading.Event,
     turn: Callable[[], object] = lambda: None,
 ) -> bool:
-    """Play every task on the fleet and `keep` its trajectory; an interrupted one is played again up to `retries` times.
+    """Play every task on the fleet and pass its trajectory to `keep`. An interrupted task is played again, at most
+    `retries` times.
 
-    worker: its name in trajectories of episodes that ended in an unexpected error. turn: called again and again by the
-    waiting thread, some LEASE_WAIT_S apart. Returns whether all were played;
-    False where stopped before, once the running episodes had drain_s to end. Raises what `keep` raises.
+    worker: its name in trajectories of episodes that ended in an unexpected error. turn: called by the waiting thread
+    about every LEASE_WAIT_S. Returns whether all were played; False if stopped before, after the running episodes had
+    drain_s to end. Raises what `keep` raises.
     """
     task_queue = TaskQueue()
     done = threading.Event()
@@ -214,10 +215,11 @@ def play_all(
 def publish_or_drop_steps(
     retry: Retry, what: str, publish: Callable[[Trajectory], Future[LogPosition | None]], trajectory: Trajectory
 ) -> Trajectory:
-    """Publish `trajectory` and wait for the acknowledgement, however long the broker is away. Returns what was written.
+    """Publish `trajectory` and wait for the acknowledgement, however long the broker is unavailable. Returns what was
+    written.
 
-    One that is too large for the broker, or that no record can hold, is published as interrupted and without steps, so
-    that its task ends. Raises AbandonedError, BeyondUseError, and what ended the acknowledgement.
+    A trajectory that is too large for the broker, or cannot be encoded, is published as interrupted and without steps,
+    so that its task ends. Raises AbandonedError, BeyondUseError, and the error that ends the acknowledgement.
     """
 
     def deliver(record: Trajectory) -> Trajectory:
@@ -233,7 +235,7 @@ def publish_or_drop_steps(
 
 
 def without_steps(trajectory: Trajectory, note: str) -> Trajectory:
-    """The same attempt as INTERRUPTED and without what others have said of it, where it cannot be published."""
+    """The same attempt as INTERRUPTED, without steps, verdicts and what judged it, where it cannot be published."""
     return replace(
         trajectory,
         steps=(),

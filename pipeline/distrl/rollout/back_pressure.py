@@ -1,8 +1,8 @@
 """Retries storing and publishing for as long as the store or the broker fails.
 
-This is the worker's whole back-pressure: an actor that cannot store a screenshot or publish a trajectory repeats that
-call until it succeeds, so it takes no further task and holds at most one unpublished trajectory. (A bounded number of
-trajectories wait for the judge beside the actors: worker/action_judge.py.)
+This is all the back-pressure that a worker has: an actor that cannot store a screenshot or publish a trajectory repeats
+the call until it succeeds, so it takes no further task and holds at most one unpublished trajectory. (Apart from the
+actors, a bounded number of trajectories wait for the action judge: worker/action_judge.py.)
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ ACKNOWLEDGE_WAIT_S = 1.0
 
 
 class AbandonedError(DistrlError):
-    """A stop ran out of time while an episode was running; its task is uncommitted and is delivered again."""
+    """A stop did not wait any longer for a running episode. Its task is uncommitted and will be delivered again."""
 
 
 class Retry:
-    """Repeats failing calls until they succeed, or `give_up` is set, which raises AbandonedError. Thread-safe."""
+    """Repeats failing calls until they succeed; raises AbandonedError once `give_up` is set. Thread-safe."""
 
     def __init__(self, give_up: threading.Event) -> None:
         self._give_up = give_up
         self._lock = threading.Lock()
         self.stalls = 0
-        """Calls since the start that did not succeed at once."""
+        """How many calls since the start did not succeed at once."""
         self.stalled_now = 0
-        """Those that still have not."""
+        """How many of them still have not."""
 
     def call(
         self, what: str, attempt: Callable[[], R], on: type[DistrlError], but: tuple[type[DistrlError], ...] = ()
@@ -69,7 +69,7 @@ class Retry:
                 self._count(-1)
 
     def acknowledged(self, what: str, future: Future[R]) -> R:
-        """Waits for the acknowledgement, however long the broker is away; beyond ACKNOWLEDGE_WAIT_S it is a stall."""
+        """Waits for the acknowledgement, however long it takes; beyond ACKNOWLEDGE_WAIT_S it counts as a stall."""
         stalled = False
         try:
             while not future.done():

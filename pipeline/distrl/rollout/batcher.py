@@ -29,8 +29,8 @@ from distrl.types import Action, ScreenSize, Version
 LOG = logging.getLogger("distrl.rollout.batcher")
 
 MOST_FAILURES = 50
-"""Decisions in a row that fail before the policy counts as broken: each ends an episode, whose task is fed again at
-once, and a log of such records would grow by thousands a minute."""
+"""After this many failed decisions in a row the policy counts as broken. Each failure ends an episode, whose task is
+fed again at once, so otherwise the log would grow by thousands of interrupted trajectories a minute."""
 
 IDLE_WAIT_S = 0.5
 """Longest wait of the serving thread before it checks again for requests and `close`; both wake it at once."""
@@ -79,8 +79,8 @@ def decided(
     batch: Sequence[Request], weights: Weights, sampling: Sampling | None, version: Version, ticks: Callable[[], float]
 ) -> list[Decision]:
     """The decisions of one batch under `version`, whose adapter `weights` has loaded. Raises ComputeError where memory
-    is not enough for it, and PolicyError for a log-probability that is not finite: no learner learns from an episode
-    with one (distrl.learner.fold)."""
+    does not suffice, and PolicyError for a log-probability that is not finite, since the learner skips an episode with
+    one (distrl.learner.fold)."""
 
     def decide(own: Sampling | None, rows: list[int]) -> Sequence[SampledAction]:
         alike = [batch[row] for row in rows]
@@ -99,7 +99,7 @@ def decided(
             raise PolicyError(
                 "policy",
                 f"gives the action {row.action_text[:40]!r}, which it has chosen, the log-probability {row.logprob}",
-                "its logits are not finite or the action is none of its own; try policy.precision=float32 and "
+                "its logits are not finite, or the policy cannot write this action; try policy.precision=float32 and "
                 "policy.image_precision=float32 in a new run, and `distrl policy try`, which asks it for one decision",
             )
     return [
@@ -155,9 +155,9 @@ class Batcher:
         self._closed = False
         self._failure: BaseException | None = None
         self._has_warned = False
-        """That memory is not enough for a whole batch."""
+        """Whether it was logged that memory does not suffice for a whole batch."""
         self._failures = deque[str](maxlen=MOST_FAILURES)
-        """Of the last decisions in a row."""
+        """The errors of the decisions that failed since the last one that succeeded."""
 
     @property
     def earlier_screens(self) -> int:
@@ -245,7 +245,7 @@ class Batcher:
             if batch:
                 try:
                     self._answer(batch)
-                except BaseException as error:  # a library's panic, which ends the thread: nobody may wait for it
+                except BaseException as error:  # a library's panic ends this thread: its callers must not wait for ever
                     for request in batch:
                         if not request.decision.done():
                             request.decision.set_exception(error)
@@ -305,7 +305,7 @@ class Batcher:
         except Exception as error:
             if len(batch) == 1:
                 batch[0].decision.set_exception(error)
-                self._failures.append(f"{type(error).__name__}: {error}")  # the error itself holds what was made
+                self._failures.append(f"{type(error).__name__}: {error}")  # the error object would hold tensors
                 return
             if isinstance(error, ComputeError) and not self._has_warned:
                 LOG.warning("this batch and others like it are decided one by one: %s", error)
@@ -315,8 +315,8 @@ class Batcher:
             for request, decision in zip(batch, decisions, strict=True):
                 request.decision.set_result(decision)
             return
-        # One unreadable screenshot must not end the episodes of the others. Past the except block: the error holds what
-        # the batch has made, and memory may be what it lacked.
+        # Decide one by one: an unreadable screenshot must not end the episodes of the others. This is done after the
+        # except block because the error holds the batch's tensors, and the batch may have failed for lack of memory.
         for request in batch:
             self._answer([request])
 

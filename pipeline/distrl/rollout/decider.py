@@ -1,4 +1,4 @@
-"""What a process needs of its policy, wherever the weights are: in its own memory (batcher.py) or at a server
+"""The interface of a process's policy, wherever the weights are: in its own memory (batcher.py) or at a model server
 (served/policy.py)."""
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from distrl.types import Version
 
 
 class PolicyClosedError(PolicyError):
-    """The policy was closed, as its process ends."""
+    """The policy was closed because its process ends."""
 
 
 class PolicyEndedError(PolicyError):
-    """The policy has ended unexpectedly, or will fail as often as it is asked; no episode can go on."""
+    """The policy has ended unexpectedly, or will fail every time; no episode can continue."""
 
 
 class VersionedDecider(Protocol):
-    """Decides by the newest version that it was given. Actors call `decide`, the reloader `swap`, from own threads."""
+    """Decides by the newest version that it was given. Actors call `decide`, the reloader calls `swap`, each from a
+    thread of its own."""
 
     @property
     def earlier_screens(self) -> int:
@@ -51,7 +52,8 @@ class VersionedDecider(Protocol):
         ...
 
     def close(self) -> None:
-        """Callers that still wait get a PolicyClosedError, those of a server once its answer to them has come."""
+        """Refuse further calls. Callers that still wait get a PolicyClosedError; with a server, only after it has
+        answered their running request."""
         ...
 
     def check(self) -> None:

@@ -1,8 +1,8 @@
 """A dry run: shows what the policy would do on a real phone, and does none of it.
 
-The phone is not reset, since a reset clears data. A person carries out what is shown, or something else; the policy
-decides on each new screen, taking the actions shown before as done. Nothing is published or stored, no consumer group
-is joined and no task is taken, so a live run is not affected.
+The phone is not reset, since a reset clears data. A person does what is shown, or something else. The policy decides on
+each new screen as if the actions shown before had been done. Nothing is published or stored, no consumer group is
+joined and no task is taken, so a live run is not affected.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from distrl.types import Action, ActionKind, Split, Task
 
 ATTEMPT: Final = "dry-run"
 LOOK_S: Final = 0.5
-"""Pause between two screenshots while the person has not acted."""
+"""Pause between two screenshots while the screen does not change."""
 
 
 class ReadOnlyPhone(Protocol):
-    """A phone that can be seen and not touched."""
+    """A phone that can only be looked at."""
 
     def screen(self) -> bytes:
         """PNG bytes, once the screen no longer changes."""
@@ -50,8 +50,8 @@ def run_dry(config: Config, instruction: str | None, stop: threading.Event, repo
     """Show the actions of the newest version on the first phone that answers and that no worker holds.
 
     Ends when the policy says that it is done, the task's steps are used up, or at `stop`. report: prints one line,
-    which may hold text of a model. Raises DistrlError: no broker, no phone, weights that are not those of their
-    version.
+    which may hold untrusted text that a model wrote. Raises DistrlError where there is no broker or phone, or the
+    weights are not those of the version.
     """
     task = dry_task(config, instruction)
     with VersionFollower(config) as versions, serving(config, Sampling.of(config.worker)) as policy:
@@ -68,7 +68,7 @@ def run_dry(config: Config, instruction: str | None, stop: threading.Event, repo
         ):
             if session is None:
                 return
-            report(f"version {version.version} on {session.serial}; it is looked at and does nothing")
+            report(f"version {version.version} on {session.serial}; nothing is done on the phone")
             report(f"task: {task.instruction}")
             show(
                 task, ReadOnlySession(session, PackageAllowList(session, config.devices)), policy.decider, stop, report
@@ -124,7 +124,7 @@ def show(
 
 
 class ReadOnlySession:
-    """An adb session, used only to look."""
+    """An adb session of which only reading operations are used."""
 
     def __init__(self, session: AdbSession, allow_list: PackageAllowList) -> None:
         self._session = session

@@ -42,11 +42,12 @@ class Observation:
     previous: tuple[Action, ...]
     """The actions so far."""
     truth: Callable[[], Mapping[str, Any] | None]
-    """The phone's own state where it offers one. Only scripts read it."""
+    """Returns the phone's own state, None where it offers none. Only scripts read it."""
     earlier: tuple[bytes, ...] = ()
     """The screens before it, oldest first: `Decider.earlier_screens` of them, or as many as there were."""
     held_back: HeldBack = HeldBack.NO
-    """The previous action. Only prompted models use it: the policy reads screen and prompt."""
+    """Whether the previous action was not done, or undone. Only prompted models use it: the policy reads screen and
+    prompt."""
 
     def screen(self) -> ScreenSize:
         """The size of the screenshot. Raises PolicyError where it is no PNG."""
@@ -67,21 +68,21 @@ class Decision:
     logprob: float
     """log μ(action), in nats."""
     version: int
-    """Of the weights; SCRIPTED or PROMPTED for deciders without weights."""
+    """Version of the weights; SCRIPTED or PROMPTED for deciders without weights."""
     version_sha256: str
     seconds: float = 0.0
-    """Time in the policy, with the wait for a batch."""
+    """Time from request to decision, including the wait for a batch."""
     entropy: float | None = None
     """As in `SampledAction`; None for a decider without weights, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What a phone showed."""
+    """A screenshot of a phone."""
 
     png: bytes
     restless: bool = False
-    """It never came to rest; this is its last whole frame."""
+    """Whether it never stopped changing; this is then its last whole frame."""
 
 
 class Decider(Protocol):
@@ -128,9 +129,9 @@ class Judgement:
 
 
 Judge = Callable[[Task, Mapping[str, Any]], StateCheck | None]
-"""What the phone's own state says of a task; None where the state cannot tell."""
+"""Judges a task by the phone's own state; None where the state does not decide it."""
 FallbackJudge = Callable[[Task, bytes, Sequence[Step]], Judgement]
-"""Judges from the last screen (PNG bytes) and the steps; UNKNOWN where it cannot tell."""
+"""Judges from the last screen (PNG bytes) and the steps; UNKNOWN where these do not decide it."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class Episode:
     clock: Clock = SYSTEM_CLOCK
     is_expert: bool = False
     fallback_judge: FallbackJudge | None = None
-    """Used where the phone offers no state, or `judge` cannot tell from it."""
+    """Used where the phone offers no state, or `judge` cannot decide by it."""
 
     def run(self, task: Task, attempt_id: str, phone: Phone, decider: Decider) -> Trajectory:
         """Play the episode. DeviceError and ChatError interrupt it; other errors of decider and store pass through."""
@@ -278,7 +279,8 @@ class Playing:
         )
 
     def _undone(self) -> None:
-        """Note the apps left since the last look, and mark the last action, if it was sent, as undone by that."""
+        """Note the apps that were left since the last call. If there are any, leaving them has undone the last action:
+        mark it as undone if it was sent."""
         left, steps = _foreign_apps(self._phone, len(self.steps)), self.steps
         self._foreign_apps += left
         if left and steps and steps[-1].held_back is HeldBack.NO and _reaches_the_phone(steps[-1].action):
@@ -301,12 +303,12 @@ def sampling_seed(task_id: str, attempt_id: str, step: int) -> int:
 
 
 def _foreign_apps(phone: Phone, step: int) -> list[str]:
-    """The apps left just before step number `step` (from 0) was seen or sent."""
+    """The apps that were left just before the screenshot or the action of step number `step` (from 0)."""
     return [f"{each} at step {step}" for each in phone.left_apps()]
 
 
 def _note(foreign_apps: Sequence[str], why: str) -> str:
-    """The apps left, then what ended the episode; each is sure of half of the note's length."""
+    """The apps that were left, then what ended the episode; each may take at least half of the note's length."""
     shown = [each[:FOREIGN_APP_CHARACTERS] for each in foreign_apps]
     room = NOTE_CHARACTERS - min(len(why), NOTE_CHARACTERS // 2) - len("; ")
     while len(left := _left(shown, len(foreign_apps) - len(shown))) > room:

@@ -34,7 +34,7 @@ RETRIES: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """What an exploration came to."""
+    """The result of an exploration."""
 
     notes: int
     """How many there are now."""
@@ -53,10 +53,10 @@ class Explored:
 def explore(
     config: Config, tasks: Sequence[Task], stop: threading.Event, advance: Callable[[int, int], None]
 ) -> Explored:
-    """Explore each task and write the notes to `appagent.notes`, after each one. Returns once all tasks are over.
+    """Explore each task and write the notes to `appagent.notes` after each new one. Returns once all tasks are over.
 
-    advance: called with the number of tasks that are over and of all. Raises ConfigError and ChatError before anything
-    starts, and ChatError once the endpoint has failed for good; the notes so far are in the file.
+    advance: called with the number of tasks that are over and the number of all tasks. Raises ConfigError or ChatError
+    before anything starts, and ChatError once the endpoint has failed for good; the notes so far are in the file.
     """
     path = _refuse_impossible(config)
     notes = notes_of(config) if path.exists() else {}
@@ -88,8 +88,8 @@ def explore(
 def exploration_tasks(config: Config, tasks: int, instructions: Sequence[str]) -> list[Task]:
     """The first training tasks that would be fed, or the given instructions; `appagent.rounds` steps each.
 
-    Never held-out tasks: their notes would leak what the agent is measured on. Raises ConfigError for an instruction of
-    one (tasks/held_out.py).
+    Held-out tasks are never among them: notes on them would leak what the agent is evaluated on. Raises ConfigError for
+    the instruction of one (tasks/held_out.py).
     """
     rounds = config.appagent.rounds
     if instructions:
@@ -106,7 +106,7 @@ def exploration_tasks(config: Config, tasks: int, instructions: Sequence[str]) -
 
 
 def _refuse_impossible(config: Config) -> Path:
-    """The file of notes. Raises ConfigError where there is none, or the mode has no elements."""
+    """The path of the notes. Raises ConfigError where none is set, or the mode has no elements."""
     if config.appagent.notes is None:
         raise ConfigError("appagent.notes", "is not set", "name the JSON file that notes are written to")
     if config.appagent.mode != "elements":

@@ -1,6 +1,6 @@
-"""Plays tasks by a script without mistakes on simulated phones behind a real adb server, to test a phone profile.
+"""Plays tasks by a faultless script on simulated phones behind a real adb server, to test a phone profile.
 
-This process serves the phones, on ports of their own. Nothing is published, no screenshot is stored.
+This process serves the phones, on free ports. Nothing is published, and no screenshot is stored.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Oracle:
 def oracle_smoke_test(
     config: Config, profile: PhoneProfile, tasks: Sequence[Task], stop: threading.Event, seen: Callable[[], None]
 ) -> SmokeTest:
-    """Play the tasks on config.phones.count phones of a profile; `seen` is called after each. Ends early at `stop`.
+    """Play the tasks on config.phones.count phones of a profile. seen: called after each task. Ends early at `stop`.
 
     Unlike in a run, an interrupted task is not played again. Raises ConfigError before anything starts where
     phones.count is 0, and DeviceError where no phone can be leased.

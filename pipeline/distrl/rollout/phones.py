@@ -39,9 +39,10 @@ MAX_APP_EXITS = 2
 class Phones:
     """The phones that `config.devices` names, through the adb server of `config`. A context manager.
 
-    Starts emulators, and an adb server where none runs, and ends those at the end; a server that was running is left
-    alone, and one by which other processes drive phones. stop: once set, entering no longer waits for emulators. Raises
-    DeviceError where no phone is named, there is no adb server, or no phone answers and an emulator cannot be started.
+    Starts emulators, and an adb server where none runs, and stops them at the end; not an adb server that was already
+    running, or through which other processes drive phones. stop: once set, entering no longer waits for emulators.
+    Raises DeviceError where no phone is named, there is no adb server, or no phone answers and an emulator cannot be
+    started.
     """
 
     def __init__(self, config: Config, stop: threading.Event | None = None) -> None:
@@ -81,7 +82,7 @@ class Phones:
 
     @contextmanager
     def lease(self, timeout_s: float) -> Iterator[SessionPhone | None]:
-        """A phone for the block; None where none is healthy within timeout_s. Its last failure is given to the pool."""
+        """A phone for the block; None where none is healthy within timeout_s. The pool learns of its last failure."""
         session = self._pool.lease(timeout_s)
         if session is None:
             yield None
@@ -94,14 +95,14 @@ class Phones:
 
 
 class SessionPhone:
-    """A leased adb session as an episode sees it. to_snapshot: restores the phone's snapshot, if it has one.
+    """A leased adb session as an episode uses it. to_snapshot: restores the phone's snapshot, if it has one.
 
     A refused command counts as the phone's failure, unless it came from an action or a task's setup. An action that the
-    phone cannot do, like text that it cannot type, is the policy's mistake and no failure.
+    phone cannot do, like text that it cannot type, is the policy's mistake and not a failure of the phone.
 
-    An app that is not on the allow-list is left before a screenshot, also where its screen never rests or is black, and
-    again before an action is sent: it may have come to the front during the decision. The action is then dropped, since
-    it was meant for another screen.
+    An app that is not on the allow-list is left before a screenshot is taken, even if its screen never settles or is
+    black. It is left again before an action is sent, as it may have come to the front during the decision; the action
+    is then dropped, since it was meant for another screen.
     """
 
     def __init__(
@@ -112,11 +113,11 @@ class SessionPhone:
         self._to_snapshot = to_snapshot
         self._left_apps: list[str] = []
         self._task: Task | None = None
-        """Of the episode that is played without a failure; None before the first."""
+        """The task that is being played; None before the first, and after a failure."""
         self.failure: DeviceError | None = None
         """The last error that ended an episode."""
         self.well = False
-        """Whether an episode ended without an error; known once the next one begins."""
+        """Whether some episode ended without an error; set when the next one begins."""
 
     @property
     def serial(self) -> str:
@@ -144,12 +145,12 @@ class SessionPhone:
     def _truth(self) -> Mapping[str, Any] | None:
         state = resetting.truth(self._session)
         if state is not None and self._task is not None and state.get("seed") != self._task.phone_seed:
-            # between two operations nothing else shows it: adb connects again by itself
+            # a restart between two operations shows nowhere else, as adb reconnects by itself
             raise DeviceGone(self.serial, f"it was started again while {self._task.task_id} was played on it")
         return state
 
     def hierarchy(self, timeout_s: float) -> bytes | None:
-        """None is no failure of the phone: its screen may never rest, or it may be slow."""
+        """None does not count as a failure of the phone: its screen may never settle, or it may be slow."""
         return self._recording_failure(lambda: self._dumped(timeout_s))
 
     def _dumped(self, timeout_s: float) -> bytes | None:

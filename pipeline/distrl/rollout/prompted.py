@@ -28,7 +28,7 @@ class Acting(Protocol):
 class Prompted:
     """A Decider. sha256: of the agent's description (docs/wire.md).
 
-    Its steps have no token ids and so no probability: `logprob` is 0, and no learner learns from them.
+    Its steps have no token ids, hence no probability: `logprob` is 0, and no learner learns from them.
     """
 
     earlier_screens: Final = 0
@@ -48,9 +48,9 @@ class Prompted:
 
 
 def ready_endpoint(config: Config, pictures: int) -> Endpoint:
-    """The endpoint of `appagent`, once its model has answered a test question with so many pictures.
+    """The endpoint of `appagent`, after its model has answered a test question with `pictures` pictures.
 
-    Raises ChatError, before a phone is touched, where none is set, it does not answer, or it refuses the question.
+    Raises ChatError, before a phone is used, where no endpoint is set, it does not answer, or it refuses the question.
     """
     endpoint = Endpoint(config.appagent, "appagent")
     try:
@@ -61,9 +61,9 @@ def ready_endpoint(config: Config, pictures: int) -> Endpoint:
 
 
 def notes_of(config: Config) -> Notes:
-    """The notes of the file `appagent.notes`; empty where it is not set and in grid mode, which has no elements.
+    """The notes in the file `appagent.notes`; empty where it is not set, and in grid mode, which has no elements.
 
-    Raises ConfigError for a file that holds no notes.
+    Raises ConfigError for a file that does not hold notes.
     """
     asked = config.appagent
     return {} if asked.notes is None or asked.mode == "grid" else load(asked.notes)

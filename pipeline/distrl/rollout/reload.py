@@ -1,9 +1,9 @@
 """Hot reload: newer weights are fetched, verified and handed to the batcher while episodes go on.
 
-One thread executes `run`, which ends within WAIT_S of the stop event, or with the fetch that is under way; once the
-policy is closed, too, with the one request to a model server that is under way. Weights whose hash differs from the
-version record, or of another base model, are never loaded: the old weights stay, an alert is counted, and the next
-version is tried.
+One thread executes `run`. It ends within WAIT_S of the stop event, or when the running fetch ends, or, once the policy
+is closed, when the running request to a model server ends. Weights whose hash differs from the version record, or which
+belong to another base model, are never loaded: the old weights stay, an alert is counted, and the next version is
+tried.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ log = logging.getLogger(__name__)
 WAIT_S = 0.5
 """Longest wait for a newer version before the stop event is checked."""
 RETRY_S, LONGEST_RETRY_S = 1.0, 10.0
-"""Pause before loading an adapter again after the store, or a model server, has failed; twice as long each time."""
+"""First and longest pause before an adapter is loaded again after the store or a model server has failed; the pause
+doubles each time."""
 WAITING_LOG_S = 10.0
 WAITING_AGAIN_S = 60.0
-"""When it is first logged that there is no version yet, and how often after that: a warm-up takes minutes."""
+"""When it is first logged that there is no version yet, and the interval after that: a warm-up takes minutes."""
 
 
 class Versions(Protocol):
@@ -50,10 +51,10 @@ class ReloadState:
 
     reloads: int = 0
     alerts: int = 0
-    """Versions that were refused or could not be fetched at once."""
+    """Versions that were refused."""
     seconds: float = 0.0
-    """From publication to swap of the last reload; 0 before the first. The first load of a process is none: its version
-    may be days old."""
+    """Time from publication to swap of the last reload; 0 before the first. The first load of a process does not count,
+    as its version may be days old."""
 
 
 class Reloader:
@@ -89,8 +90,8 @@ class Reloader:
                 pause_s = min(2 * pause_s, LONGEST_RETRY_S)
 
     def load(self, version: Version) -> bool:
-        """Verify a version and swap to it. Returns False where the store or a model server failed, to be tried
-        again, and once the policy is closed."""
+        """Verify a version and swap to it. Returns False where the store or a model server failed, so that it must be
+        tried again, and once the policy is closed."""
         with about(version=version.version):
             return self._load(version)
 
@@ -133,7 +134,7 @@ class Reloader:
 
 
 def wait_first(versions: Versions, stop: threading.Event, monitor: Monitor) -> Version | None:
-    """The newest version once there is one; None where stopped before. Logs now and then what it waits for."""
+    """The newest version once there is one; None where stopped before. Logs from time to time what it waits for."""
     waited, next_log = 0.0, WAITING_LOG_S
     monitor.waits_for("version 0, which the learner publishes after the warm-up")
     while not stop.is_set():

@@ -39,7 +39,7 @@ class Serving:
 def serving(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
     """The policy of `config` for the time of the block. sampling None: greedy.
 
-    Where it fails for good, its callers get PolicyEndedError, and so does `decider.check`.
+    If the policy fails for good, its callers get PolicyEndedError, and `decider.check` raises it.
     """
     torch.set_num_threads(config.worker.torch_threads)
     with _local(config, sampling) if config.policy.server.endpoint is None else served(config, sampling) as made:
@@ -64,8 +64,8 @@ def _local(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
 def served(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
     """The policy of `config` at its model server, for the time of the block. sampling None: greedy.
 
-    No weights are loaded here; the base model's files are read for its tokenizer, and for its identity. Raises
-    ConfigError for a server that can load no adapters.
+    No weights are loaded in this process; the base model's files are read for the tokenizer and their sha256. Raises
+    ConfigError for a server that cannot load adapters.
     """
     from distrl.policy.vlm.chat import ChatForm
 
@@ -81,7 +81,7 @@ def served(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
 
 
 def served_tokenizer(policy: PolicySettings, tokenizer: Tokenizer) -> VlmTokenizer:
-    """`tokenizer`, which is that of the base model. Raises ConfigError for one that no server serves."""
+    """`tokenizer`, which is that of the base model. Raises ConfigError for a model that no server can serve."""
     from distrl.policy.vlm.tokenizer import VlmTokenizer
 
     if not isinstance(tokenizer, VlmTokenizer):
@@ -94,7 +94,7 @@ def served_tokenizer(policy: PolicySettings, tokenizer: Tokenizer) -> VlmTokeniz
 
 
 def refuse_ladder(sampling: Sampling | None, tokenizer: Tokenizer) -> None:
-    """Raises ConfigError for a ladder of ε without a recurrent Q, which alone has one."""
+    """Raises ConfigError for a ladder of ε with any policy but a recurrent Q: no other has an ε."""
     if sampling is not None and sampling.epsilon is not None and not isinstance(tokenizer, GridTokenizer):
         raise ConfigError(
             "worker.ladder.rungs",

@@ -1,7 +1,7 @@
-"""Queue of tasks from the polling thread to the actors, and of finished positions back.
+"""Passes tasks from the polling thread to the actors, and the log positions of finished tasks back.
 
-The poller puts a task only while an actor waits for one. Once a trajectory is acknowledged, the actor returns the
-task's position in the log, and the poller commits it.
+The polling thread resumes the topic only while an actor waits for a task. Once a trajectory is acknowledged, the actor
+returns the position of its task, and the polling thread commits it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TaskQueue:
             return done
 
     def free(self) -> int:
-        """How many more tasks would start at once."""
+        """How many further tasks would start immediately."""
         with self._changed:
             return max(0, self._waiting - len(self._tasks))
 

@@ -19,13 +19,13 @@ log = logging.getLogger(__name__)
 
 _PARAMETER: Final = re.compile(r"\{\w+\}")
 SHOWN: Final = 8
-"""Most words in a message."""
+"""Most words listed in a message."""
 HINT: Final = (
     "make one that has them with `distrl base-model train --out DIR`, with --words FILE for those of a text of yours, "
     "and set policy.base_model=DIR"
 )
 MOST: Final = 4096
-"""Words that somebody may ask for besides those of the suites: beyond that a file is not meant."""
+"""Most words that a file may add to those of the suites: with more it is probably the wrong file."""
 
 
 def refuse_unknown_words(feeder: FeederSettings, tokenizer: Tokenizer) -> None:
@@ -41,8 +41,8 @@ def refuse_unknown_instruction(instruction: str, tokenizer: Tokenizer) -> None:
 
 
 def warn_unknown_words(feeder: FeederSettings, tokenizer: Tokenizer) -> None:
-    """Log the same in a role that acts. No error: tasks come over the log, and may not need these words. Only where
-    feeder.suite is set explicitly is it known what they are about.
+    """Log the same as a warning, in a role that acts. It is no error, as tasks come from the log and may not need these
+    words. It is checked only if feeder.suite is set explicitly, since otherwise the suite of the tasks is not known.
     """
     named = "suite" in feeder.model_fields_set and not feeder.tasks
     if named and (missing := tokenizer.unknown_words(suite_named(feeder.suite).texts)):
@@ -56,8 +56,8 @@ def words_of_all_suites(tokenizer: Tokenizer) -> tuple[str, ...]:
 
 
 def words_to_type() -> tuple[str, ...]:
-    """What tasks of the suites are about and have people type: every word but those that instructions are made of, and
-    those of these that training tasks type all the same."""
+    """The words that the suites' tasks have as content or to be typed: all their words except those of the instruction
+    templates, plus those template words that training tasks type."""
     every = list(suites().values())
     templates = [phrase for suite in every for kind in suite.kinds for phrase in kind.phrases]
     said = {word for phrase in templates for word in plain_words(_PARAMETER.sub(" ", phrase))}

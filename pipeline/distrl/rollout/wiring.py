@@ -47,8 +47,8 @@ def judge_of(config: Config, store: ObjectStore) -> VlmJudge | None:
 def fallback_judge_of(judge: VlmJudge | None) -> FallbackJudge | None:
     """Judges tasks on phones that offer no state.
 
-    It raises nothing: where the judge refuses every question (ChatError), that is logged, and outcomes are UNKNOWN
-    until it is fixed, since an episode that was played is not played again for it.
+    It never raises: where the judge refuses every question (ChatError), the error is logged and outcomes are UNKNOWN
+    until it is fixed, since a finished episode is not worth repeating for a verdict.
     """
     if judge is None:
         return None

@@ -1,4 +1,4 @@
-"""What a server answers, as far as it is used here. Untrusted."""
+"""Parses the answers of a model server, as far as they are used. Answers are untrusted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distrl.policy.vlm.chat import Written
 from distrl.text import printable
 
 SHOWN = 300
-"""How much of a refusal is shown."""
+"""Most characters of a refusal that are shown."""
 
 
 class _Read(BaseModel):
@@ -72,7 +72,7 @@ def adapters_of(body: bytes) -> dict[str, str]:
 
 
 def reason_of(body: bytes) -> str:
-    """What a refusal says, in one printable line."""
+    """The reason that a refusal states, as one printable line."""
     try:
         found: Any = _parsed(body)
     except ValueError:

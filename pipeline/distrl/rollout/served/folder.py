@@ -1,11 +1,11 @@
-"""The folder in which adapters lie where a server reads them, and who still needs which.
+"""The folder from which a model server reads adapters, with locks that show which adapters are still needed.
 
-    <folder>/<name>/adapter_model.safetensors, adapter_config.json     as PEFT reads them; comes and goes whole
-    <folder>/<name>.lock                                               held, shared, by each process that uses it
+    <folder>/<name>/adapter_model.safetensors, adapter_config.json     as PEFT reads them; appears and vanishes whole
+    <folder>/<name>.lock                                               locked, shared, by each process that uses it
     <folder>/.<name>-<hex>/                                            being written or deleted, under that lock
 
-All processes that use one server share the folder. The system releases a lock when its holder ends in any way, so that
-what a killed worker used can be unloaded by the next one that looks.
+All processes that use one server share the folder. The operating system releases a lock when its holder ends in any
+way, so another worker can unload what a killed one has used.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RETRY_S: Final = 0.05
 
 
 class Hold:
-    """Says that this process needs an adapter, until `release`, or until the process ends."""
+    """Shows other processes that this one needs an adapter, until `release` or until the process ends."""
 
     def __init__(self, name: str, descriptor: int) -> None:
         self.name = name
@@ -48,10 +48,10 @@ class AdapterFolder:
         self._directory, self._run = directory.expanduser(), run
 
     def place(self, name: str, adapter: bytes, go_on: Callable[[], object] = lambda: None) -> Hold:
-        """Put `adapter` there as `name`, and hold it. Raises PolicyError for bytes that are no adapter, and where other
-        bytes have that name, ServerError where another process does not cease to unload it.
+        """Put `adapter` into the folder as `name`, and hold it. Raises PolicyError for bytes that are no adapter and
+        for a name that other bytes have, ServerError where another process does not finish unloading it.
 
-        go_on: called again and again while it waits for that process; what it raises ends the wait.
+        go_on: called every RETRY_S while it waits for that process; what it raises ends the wait.
         """
         with self._usable():
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ class AdapterFolder:
             return hold
 
     def names(self) -> list[str]:
-        """The adapters of the run that lie there, or of which a killed process has left something."""
+        """The adapters of the run in the folder, including those of which a killed process has left only parts."""
         with self._usable():
             if not self._directory.is_dir():
                 return []
@@ -73,7 +73,8 @@ class AdapterFolder:
 
     @contextmanager
     def alone(self, name: str) -> Iterator[bool]:
-        """Whether nobody holds `name`; nobody can while the block runs, which has to unload it. Then its files go."""
+        """Yields whether nobody holds `name`. If so, nobody can while the block runs, which must unload the adapter
+        from the server. After the block the adapter's files are deleted."""
         with self._usable():
             descriptor = self._locked(name, fcntl.LOCK_EX)
         if descriptor is None:
@@ -83,7 +84,7 @@ class AdapterFolder:
             yield True
             with self._usable():
                 with suppress(FileNotFoundError):  # another process has unloaded it since it was listed
-                    (self._directory / name).rename(self._hidden(name))  # goes whole: a kill may come in between
+                    (self._directory / name).rename(self._hidden(name))  # first vanish whole: a kill may interrupt this
                 for made in self._directory.glob(f".{name}-*"):
                     shutil.rmtree(made)
                 self._lock(name).unlink()
@@ -96,7 +97,7 @@ class AdapterFolder:
         if not there.exists():
             try:
                 write_peft(adapter, made)
-                with suppress(OSError):  # another process was first: its bytes are looked at below
+                with suppress(OSError):  # another process was first: its bytes are compared below
                     made.rename(there)
             finally:
                 shutil.rmtree(made, ignore_errors=True)

@@ -2,8 +2,8 @@
 
     <run>-v<version>-<first 8 digits of the sha256 of its bytes>
 
-A server caches what it has computed under a name, and vLLM goes on using it when other weights are loaded under the
-same name (https://github.com/vllm-project/vllm/issues/42125). So a name stands for one adapter for ever.
+A server caches what it has computed under a name, and vLLM keeps using the cache after other weights are loaded under
+the same name (https://github.com/vllm-project/vllm/issues/42125). So a name stands for one adapter for ever.
 """
 
 from __future__ import annotations

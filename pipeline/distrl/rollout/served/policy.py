@@ -1,9 +1,9 @@
 """The policy of a process at a model server.
 
-Every actor that calls `decide` asks the server itself, which makes the batches. The reloader calls `swap` from its own
-thread: verify the bytes, load them, try them out, switch, drain, unload. A decision is of the version under whose name
-the server answered; an answer under another name, or to another prompt than is recorded, is refused, and asked for
-again.
+Every actor that calls `decide` sends its own request; the server makes the batches. The reloader calls `swap` from its
+own thread: verify the bytes, load them, test them, switch, drain, unload. A decision belongs to the version under whose
+name the server answered. An answer under another name, or to another prompt than would be recorded, is refused and
+requested again.
 """
 
 from __future__ import annotations
@@ -46,19 +46,20 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 10.0
 MOST_REFUSED: Final = 3
-"""How often the server may refuse one decision, or its answer be refused, before the episode is interrupted: a server
-that reads another prompt would do so for ever."""
+"""How often one decision may be refused, by the server or here, before the episode is interrupted: a server that reads
+another prompt would be asked for ever."""
 COLDEST: Final = 0.01
-"""vLLM raises a lower temperature to this one (vllm.sampling_params), and a learner would not know."""
+"""vLLM silently raises lower temperatures to this one (vllm.sampling_params), and the learner would not know."""
 DRAIN_S: Final = 5.0
-"""How long a process that ends waits for its last decisions before it unloads."""
+"""How long an ending process waits for its last decisions before it unloads adapters."""
 LEAVE_S: Final = 5.0
-"""How long it waits for an unloading then: a server that hangs must not keep it past its grace period."""
+"""How long an ending process waits for an unload request: a server that hangs must not keep it past its grace period.
+"""
 
 
 @dataclass
 class _Loaded:
-    """An adapter at the server. answering: requests under its name that are on their way."""
+    """An adapter at the server. answering: requests under its name that are not answered yet."""
 
     version: Version
     hold: Hold
@@ -66,7 +67,7 @@ class _Loaded:
     restored: int = 0
     """How often it was loaded again after the server had lost it."""
     failed_at: float = -math.inf
-    """When loading it again last failed; failure: why."""
+    """When loading it again last failed; `failure` says why."""
     failure: ServerError | None = None
 
     @property
@@ -75,7 +76,7 @@ class _Loaded:
 
 
 def refuse_colder(sampling: Sampling | None) -> None:
-    """Raises ConfigError for a temperature below those at which a server draws."""
+    """Raises ConfigError for a temperature that a server would raise."""
     if sampling is not None and sampling.temperature < COLDEST:
         raise ConfigError(
             "worker.temperature",
@@ -128,8 +129,8 @@ class ServedPolicy:
             return self._has(version)
 
     def refuse_unable(self) -> None:
-        """Raises ConfigError for a server that can load no adapters, before there is one. One that does not answer yet
-        is asked by the first `swap`."""
+        """Raises ConfigError for a server that cannot load adapters, even before there is one. A server that does not
+        answer yet is checked by the first `swap`."""
         try:
             self._server.load(f"{self._run}-none", f"{self._there}/.none")
         except UnseenAdapterError:
@@ -152,7 +153,7 @@ class ServedPolicy:
         check(adapter, self._settings, self._base)
         hold = self._folder.place(name_of(self._run, version), adapter, self._refuse_closed)
         try:
-            self._tidy()  # what a killed process has left may take the place of this one
+            self._tidy()  # adapters that a killed process has left may take the server's room for this one
             self._load(hold.name)
         except BaseException:
             hold.release()
@@ -230,7 +231,7 @@ class ServedPolicy:
             asked = self._ticks()
             with self._restoring:
                 if (failure := used.failure) is not None and used.failed_at >= asked:
-                    # of another actor's try; one of each actor's own would keep the next one waiting
+                    # Another actor has just tried and failed. If each actor tried, they would wait for one another.
                     raise type(failure)(failure.where, failure.what, failure.hint) from None
                 if used.restored == restored:  # else another actor has loaded it meanwhile
                     log.warning("the server has lost %s: it is loaded again", used.name)
@@ -251,7 +252,7 @@ class ServedPolicy:
         used.restored += 1
 
     def _load(self, name: str) -> None:
-        """See that the server has the files of `name` under that name, and that it answers as it must."""
+        """Ensure that the server has the files of `name` loaded under that name, and test its answers."""
         path = f"{self._there}/{name}"
         self._refuse_closed()
         if name not in self._server.adapters():
@@ -271,22 +272,22 @@ class ServedPolicy:
         self._refuse_closed()
 
     def _refuse_closed(self) -> None:
-        """Raises PolicyClosedError once closed, PolicyEndedError where that is why: what loads ends with the request
-        that is under way."""
+        """Raises PolicyClosedError once closed, or PolicyEndedError if closed by a failure. Called between requests, so
+        that loading ends with the running one."""
         if self._closed.is_set():
             raise self._ended()
 
     def _unload_unneeded(self, timeout_s: float | None) -> None:
-        """Unload the adapters of this run that no process holds. Whoever needs one again loads it again."""
+        """Unload the adapters of this run that no process holds. A process that needs one later loads it again."""
         for name in self._folder.names():
             if self._closed.is_set() and timeout_s is None:
-                return  # `leave` goes on, without waiting as long for each
+                return  # `leave` continues, with a shorter timeout
             with self._folder.alone(name) as mine:
                 if mine:
                     self._server.unload(name, timeout_s)
 
     def _tidy(self, timeout_s: float | None = None) -> None:
-        """`_unload_unneeded`, if the server answers; else the next one that looks does it. timeout_s: of a request."""
+        """`_unload_unneeded`; errors are only logged, as a later call or process does it. timeout_s: of a request."""
         try:
             self._unload_unneeded(timeout_s)
         except (ServerError, ConfigError) as error:

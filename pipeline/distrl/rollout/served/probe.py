@@ -1,4 +1,4 @@
-"""Tries out what a server answers under a name, before the first decision is asked for."""
+"""Tests how a server answers under an adapter's name, before the first decision is requested."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from distrl.rollout.served.server import SETTING, ModelServer, OtherInterfaceErr
 from distrl.types import Action, ActionKind
 
 CERTAIN: Final = 1e-3
-"""How far from 0 the log-probability of a token may be that is the only one left to draw."""
+"""How far from 0 the log-probability may be of a token that is the only one left to draw."""
 MODE: Final = "start it with --logprobs-mode processed_logprobs (docs/serving.md)"
 
 
 def try_out(server: ModelServer, form: ChatForm, name: str, before_each: Callable[[], None]) -> None:
-    """Ask `name` twice about a blank screen, after as many as a prompt can hold, each time with one token left to draw.
+    """Ask `name` twice about a blank screen, with as many earlier blank screens as a prompt holds. Each time only one
+    token may be drawn, and another one the second time.
 
-    That shows that it answers under its own name, that it reads the prompt that would be recorded, and that the
-    log-probabilities that it reports are of the distribution that it draws from: those of the model's raw output would
-    not be 0 for both tokens. before_each: called before each request; what it raises ends it. Raises ConfigError where
-    one of it is not so, ServerError where it does not answer.
+    This checks that the server answers under that name, that it reads the prompt that would be recorded, and that it
+    reports log-probabilities of the distribution that it draws from: those of the model's raw output could not be 0 for
+    both tokens. before_each: called before each request; what it raises ends the test. Raises ConfigError where a check
+    fails, ServerError where the server does not answer.
     """
     before = form.tokenizer.earlier_screens
     question = form.question(_blank(), "open the settings", [Action(ActionKind.BACK)] * before, [_blank()] * before)

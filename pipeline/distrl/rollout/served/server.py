@@ -1,8 +1,8 @@
 """The client of a server that loads adapters at run time: vLLM's interface, one request a call, no retries.
 
-Errors are of four kinds. ServerError passes: a busy server, one that starts again. RefusedError concerns one request,
-which the server will refuse again. AdapterLostError: it has no adapter of that name (any more). ConfigError: whoever
-runs the server has to change something, and no request will succeed before.
+Errors are of four kinds. ServerError is temporary: the server is busy or restarting. RefusedError: the server will
+refuse this request again. AdapterLostError: it has no adapter of that name, or no longer. ConfigError: no request will
+succeed until whoever runs the server changes something.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from distrl.rollout.served.answers import adapters_of, reason_of, written_of
 SETTING: Final = "policy.server"
 OK, NOT_FOUND = 200, 404
 LATER: Final = frozenset({408, 425, 429})
-"""Of the statuses from 400 to 499, those that pass by themselves."""
+"""The statuses from 400 to 499 that are temporary."""
 REFUSED_KEY: Final = frozenset({401, 403})
 WRONG_SET_UP: Final = (
     (r"lora is not enabled", "start it with --enable-lora"),
@@ -31,23 +31,23 @@ WRONG_SET_UP: Final = (
     ),
     (r"expected target modules|unexpected modules", "serve policy.base_model, or choose other policy.lora_targets"),
 )
-"""What vLLM (0.33) says where no adapter of ours can be loaded, and what helps."""
+"""(message of vLLM 0.33 where no adapter of this run can be loaded, hint)."""
 LOADED_ALREADY: Final = re.compile("already been loaded", re.IGNORECASE)
 NOTHING_THERE: Final = re.compile("no adapter found", re.IGNORECASE)
 EVICTED: Final = re.compile("failed to remove lora adapter", re.IGNORECASE)
-"""What later versions of vLLM say of an adapter that is still listed and has left the engine's cache."""
+"""Message of later versions of vLLM for an adapter that is still listed but no longer in the engine's cache."""
 
 
 class ServerError(ChatError):
-    """The model server did not answer, or not what was asked. It may later."""
+    """The model server did not answer, or not as expected. It may later."""
 
 
 class RefusedError(ServerError):
-    """The server refuses this request, or its answer must not be recorded: asking again helps little."""
+    """The server refuses this request, or its answer must not be recorded: repeating it is unlikely to help."""
 
 
 class OtherInterfaceError(ServerError):
-    """The server answers, without what a decision needs."""
+    """The server answers, but without what a decision needs."""
 
 
 class UnseenAdapterError(ConfigError):
@@ -55,7 +55,7 @@ class UnseenAdapterError(ConfigError):
 
 
 class AdapterLostError(ServerError):
-    """The server has no adapter of that name: it was started again, or another process has unloaded it."""
+    """The server has no adapter of that name: it was restarted, or another process has unloaded the adapter."""
 
 
 class ModelServer:
@@ -72,7 +72,7 @@ class ModelServer:
         self._http = HttpClient()
 
     def adapters(self) -> dict[str, str]:
-        """Name -> path on its machine of the adapters that it has. Raises ServerError, ConfigError."""
+        """Name -> path, on the server's machine, of each adapter that it has. Raises ServerError, ConfigError."""
         answer = self._answered(lambda: self._http.get(f"{self._url}/models", self._headers, self._timeout_s))
         if answer.status != OK:
             raise _failed("listing its models", answer)
@@ -82,8 +82,8 @@ class ModelServer:
             raise _no_such_interface("lists no models", answer) from None
 
     def load(self, name: str, path: str) -> None:
-        """Load the adapter that lies at `path` on its machine. Nothing happens where `name` is loaded already: look at
-        `adapters` afterwards. Raises ServerError, UnseenAdapterError, ConfigError."""
+        """Load the adapter at `path` on the server's machine. Does nothing where `name` is loaded already, from
+        wherever: check `adapters` afterwards. Raises ServerError, UnseenAdapterError, ConfigError."""
         answer = self._post("load_lora_adapter", {"lora_name": name, "lora_path": path})
         reason = reason_of(answer.body)
         if answer.status == OK or LOADED_ALREADY.search(reason):
@@ -107,13 +107,14 @@ class ModelServer:
         raise _failed(f"loading {name}", answer)
 
     def unload(self, name: str, timeout_s: float | None = None) -> None:
-        """Nothing happens where it has no such adapter. Raises ServerError, ConfigError."""
+        """Unload an adapter. Does nothing where the server has no such adapter. Raises ServerError, ConfigError."""
         answer = self._post("unload_lora_adapter", {"lora_name": name}, timeout_s)
         if answer.status not in (OK, NOT_FOUND) and not EVICTED.search(reason_of(answer.body)):
             raise _failed(f"unloading {name}", answer)
 
     def write(self, body: Mapping[str, Any]) -> Written:
-        """What the model that `body` names writes. Raises AdapterLostError, RefusedError, ServerError, ConfigError."""
+        """The completion by the model that `body` names. Raises AdapterLostError, RefusedError, ServerError,
+        ConfigError."""
         answer = self._post("chat/completions", body)
         if answer.status == NOT_FOUND:
             raise AdapterLostError(SETTING, f"has no {body['model']} ({reason_of(answer.body)})", "it is loaded again")

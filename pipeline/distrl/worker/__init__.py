@@ -1,1 +1,1 @@
-"""The worker role: tasks of a consumer group in, trajectories out; nothing is kept."""
+"""The worker role: takes tasks from a consumer group and publishes trajectories. It persists nothing itself."""

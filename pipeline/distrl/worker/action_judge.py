@@ -1,11 +1,11 @@
 """Asynchronous action judge: judges each action of a finished episode while its phone already plays the next one.
 
-`start` starts the threads. An actor hands a trajectory over and goes on; a thread asks the judge and delivers the
-trajectory. One more thread delivers it at its deadline with the verdicts so far: the others may be in an unanswered
-question, or wait for a slow store. (Tasks are committed in the order of the log, so a held trajectory keeps all later
-ones uncommitted.) After `stop_asking` no question is asked, and what no thread asks about yet is delivered. After
-`stop` the threads end once nothing is held. `running` is false then, though a thread may still wait for the store. A
-trajectory lost before that leaves its task uncommitted, and it is delivered again.
+`start` starts the threads. An actor hands a trajectory over and continues; a thread asks the judge and then delivers
+the trajectory. One more thread delivers trajectories at their deadline with the verdicts so far, as the others may wait
+for an answer or for a slow store. (Tasks are committed in the order of the log, so a held trajectory keeps all later
+ones uncommitted.) After `stop_asking` no question is asked, and trajectories that no thread has begun to ask about are
+delivered. After `stop` the threads end once nothing is held. `running` is false then, though a thread may still wait
+for the store. If a trajectory is lost before its delivery, its task is uncommitted and will be delivered again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ THREADS: Final = 4
 """Concurrent questions of one process. A question about an outcome, for which a phone waits, shares
 judge.requests_per_minute with them and so queues behind at most this many."""
 LOOK_S: Final = 0.2
-"""How often deadlines are looked at, so how late a trajectory is delivered at most."""
+"""How often deadlines are checked, hence the longest delay of a delivery past its deadline."""
 
 Image = Callable[[ObjectRef], bytes]
 
@@ -52,16 +52,16 @@ class ValidityJudge(Protocol):
 def max_held(actors: int, outstanding: int) -> int:
     """Most trajectories that may wait for the judge; further ones are delivered unjudged.
 
-    Their tasks are unfinished, and the feeder feeds at most `outstanding` (feeder.outstanding) unfinished tasks. Half
-    of those not being played may be held; the other half is left for phones that become free. Since workers share them,
-    each holds at most two for each of its actors.
+    Their tasks are unfinished, and the feeder feeds at most `outstanding` (feeder.outstanding) unfinished tasks. Of
+    those that are not being played, half may be held here; the other half is left for phones that become free. Since
+    workers share these tasks, a worker holds at most two for each of its actors.
     """
     return max(0, min(2 * actors, (outstanding - actors) // 2))
 
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A trajectory that is neither delivered nor lost yet."""
+    """A trajectory that waits for verdicts or delivery."""
 
     received: Received
     trajectory: Trajectory
@@ -75,8 +75,9 @@ class Held:
 
 
 class AsyncActionJudge:
-    """deliver: publishes a trajectory and returns once it is safe. most: questions about one trajectory. timeout_s:
-    from hand-over to delivery, with the verdicts so far. room: most trajectories held at once, see max_held.
+    """deliver: publishes a trajectory and returns once it is safe. most: most questions about one trajectory.
+    timeout_s: after this long a trajectory is delivered with the verdicts so far. room: most trajectories held at once,
+    see max_held.
     """
 
     def __init__(
@@ -165,7 +166,7 @@ class AsyncActionJudge:
                 self._finish(held)
 
     def _next(self) -> Held | None:
-        """The oldest that nobody asks about; None after `stop` where there is none."""
+        """The oldest trajectory that no thread asks about; None after `stop` if there is none."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._unasked())
             for held in self._unasked():
@@ -221,7 +222,7 @@ class AsyncActionJudge:
 
 @contextmanager
 def logged_if_abandoned() -> Iterator[None]:
-    """A thread ends without a failure where a stop gives up its trajectory."""
+    """Log AbandonedError instead of raising it: a thread whose trajectory is given up at a stop has not failed."""
     try:
         yield
     except AbandonedError as error:
@@ -234,10 +235,10 @@ def judged(
     """`trajectory` with the verdicts so far, after each verdict of `judge` on the first `most` actions that can be
     judged.
 
-    left_s: seconds left for it; called before each action.
+    left_s: returns the seconds left for it; called before each action.
 
-    Errors of judge and store leave `valid` None. After a question without an answer in time, and where the endpoint
-    refuses all, the remaining actions are not asked about; where it refuses only one question, they are.
+    Errors of judge and store leave `valid` None. If a question is not answered in time, or the endpoint refuses all
+    questions, the remaining actions are not asked about. If it refuses a single question, they are.
     """
     screen = cache(image)
     steps = list(trajectory.steps)

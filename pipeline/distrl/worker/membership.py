@@ -1,7 +1,7 @@
-"""When a worker is a member of the workers' consumer group. Pure: owns no client or clock.
+"""Decides when a worker is a member of the workers' consumer group. Pure: owns no client or clock.
 
-The tasks of a worker's partitions go to no other worker. So it joins when its first phone answers, and leaves when none
-has answered for AWAY_S.
+No other worker gets the tasks of a member's partitions. So a worker joins when its first phone answers, and leaves when
+none has answered for AWAY_S.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from math import inf
 
 AWAY_S = 5.0
-"""The worker leaves once no phone has answered for so long. A phone that failed is reconnected within a second or two,
-and each leave and join moves partitions of every worker."""
+"""The worker leaves once no phone has answered for this long. A failed phone is reconnected within a second or two, and
+each leave and join moves partitions of every worker."""
 
 UNASSIGNED_S = 15.0
-"""After so long without a partition, a member is one too many. A rebalance takes about two seconds, and waits up to
-consumer.SESSION_TIMEOUT_S for a member that was killed."""
+"""A member without a partition for this long is one too many. A rebalance takes about two seconds, and up to
+consumer.SESSION_TIMEOUT_S if a member was killed."""
 
 WARN_AGAIN_S = 60.0
-"""Shortest time between two warnings."""
+"""Shortest interval between two warnings."""
 
 
 class Membership:
@@ -30,7 +30,7 @@ class Membership:
         self._warned_at = -inf
 
     def wanted(self, answering: int, now: float) -> int:
-        """For how many phones to take tasks, given how many answer; 0: leave the group."""
+        """The number of phones to take tasks for, given how many answer; 0: leave the group."""
         if answering:
             self._answered_at, self._wanted = now, answering
         elif now - self._answered_at >= AWAY_S:

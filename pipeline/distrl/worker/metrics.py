@@ -13,7 +13,8 @@ RECENT_STEPS = 200
 """Steps in the means: some ten seconds with four phones, enough to smooth noise and still show a change."""
 
 MOST_SUITES = 50
-"""Suites that episodes are counted by; a name is whatever a task says, and each has its series."""
+"""Most suites that episodes are counted by separately: the names come from tasks, which are untrusted, and each adds
+metric series. Further suites are counted together as OTHER_SUITE."""
 OTHER_SUITE = "other"
 
 TIMINGS = ("phone_ms", "adb_ms", "policy_ms", "publish_ms")
@@ -50,7 +51,7 @@ class WorkerMetrics:
         return suite if suite in suites or len(suites) < MOST_SUITES else OTHER_SUITE
 
     def outcomes(self) -> dict[tuple[str, ...], float]:
-        """(suite, outcome) -> episodes that ended so; 0 for the outcomes that a suite has not had."""
+        """(suite, outcome) -> number of episodes that ended so; 0 for the outcomes that a suite has not had."""
         with self._lock:
             suites = {suite for suite, _ in self._outcomes}
             return {(suite, each): float(self._outcomes[suite, each]) for suite in suites for each in Outcome}

@@ -1,9 +1,9 @@
 """The worker role: tasks in, episodes on phones, trajectories out, newer weights as they are published.
 
-The calling thread works (work.py), one thread serves the policy, one follows the versions, one serves the broker's
-acknowledgements, and with judge.validity some judge actions (action_judge.py). At `stop` no further task is taken and
-running episodes have worker.drain_timeout_s to end; those that have not are abandoned, and their tasks, uncommitted,
-are delivered to another worker.
+Threads: the calling one works (work.py), one serves the policy, one follows the versions, one serves the broker's
+acknowledgements, and with judge.validity some judge actions (action_judge.py). At `stop` no further task is taken, and
+running episodes have worker.drain_timeout_s to end. After that they are abandoned; their tasks are uncommitted and will
+be delivered to another worker.
 """
 
 from __future__ import annotations
@@ -76,4 +76,4 @@ def run_worker(config: Config, stop: threading.Event, monitor: Monitor | None = 
                 worker.work(tasks, stop, check)
         finally:
             give_up.set()
-            following.stop(policy.decider.close)  # a server that is slow to load a version must not outlast the grace
+            following.stop(policy.decider.close)  # closing ends a slow load at a server within the grace period

@@ -1,4 +1,4 @@
-"""The spans of an episode. They are made from its trajectory, which has all times, so nothing is measured for them."""
+"""The spans of an episode. They are made from its trajectory, which has all times; nothing else is measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from distrl.types import Step, Trajectory
 
 @contextmanager
 def traced(tracer: Tracer, task: Headers, trajectory: Trajectory, clock: Clock) -> Iterator[Headers]:
-    """Trace an episode that was played, and its publication, which the block is. Gives the headers of its record.
+    """Trace an episode that was played, and the block as its publication. Yields the headers for its record.
 
     task: the headers of the task's record.
     """

@@ -1,7 +1,7 @@
 """A worker's loop. Task consumer, phones, policy, store and producer are passed in.
 
-The thread that calls `work` polls, hands out, commits and reports, and never waits for a phone; one actor
-thread per phone plays and publishes. For every task the trajectory is published, acknowledged, then the task committed.
+The thread that calls `work` polls tasks, passes them to actors, commits and reports, and never waits for a phone. One
+actor thread per phone plays and publishes. A task is committed only after its trajectory is acknowledged.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from distrl.worker.traces import traced
 log = logging.getLogger(__name__)
 
 TICK_S = 0.1
-"""Longest pause of the polling thread, so of a stop, a heartbeat and a commit."""
+"""Longest pause of the polling thread, and so the longest delay of a stop, a heartbeat or a commit."""
 FRESH_WAIT_S = 0.5
-"""One wait of an actor for its task's `fed_version`, before it checks whether to give up."""
+"""How long an actor waits for its task's `fed_version` before it checks again whether to give up."""
 FRESH_LIMIT_S = 600.0
-"""Longest wait for that version. A power loss may lose a version's record before a worker has seen it; the learner then
-publishes a higher one, so only a version that will never be loaded is waited for that long. A store that is away for
-less costs nothing."""
+"""Longest wait for that version; only a version that will never be loaded takes so long. (A power loss may lose a
+version's record before a worker has seen it, but the learner then publishes a higher one.) A store that fails for less
+than this interrupts no task."""
 FRESH_LOG_S = 10.0
 """How often an actor logs which version it waits for."""
 
@@ -86,7 +86,7 @@ class WorkerPhones(actor_pool.PhonePool, Protocol):
 
 
 class Worker:
-    """See the module. Clients are passed in, real or a test's."""
+    """The loop that the module's docstring describes. Clients are passed in; tests pass fakes."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Worker:
         self._reporter = Reporter(heartbeats, monitor or Monitor(clock), clock)
 
     def work(self, tasks: Tasks, stop: threading.Event, check: Callable[[], None]) -> None:
-        """Poll, hand out and commit until `stop`, then drain. check: raises what ended another thread."""
+        """Poll, pass tasks to actors and commit until `stop`, then drain. check: raises what ended another thread."""
         self._actors.start(self._fleet.count)
         if self._action_judge is not None:
             self._action_judge.start()
@@ -201,7 +201,7 @@ class Worker:
         return ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
 
     def _keep_up(self, tasks: Tasks) -> None:
-        """Poll to stay in the group and to read ahead; a task that still comes waits for a free actor."""
+        """Poll, paused, to stay in the group and to read ahead; a task that still comes waits for a free actor."""
         tasks.pause()
         received = tasks.poll(0)
         if received is not None:
@@ -212,7 +212,7 @@ class Worker:
             tasks.commit(position)
 
     def _drain(self, tasks: Tasks) -> None:
-        """Let running episodes end, committing each, for at most worker.drain_timeout_s."""
+        """Let running episodes end, and commit each, for at most worker.drain_timeout_s; then give up the rest."""
         self._actors.stop()
         if self._action_judge is not None:
             self._action_judge.stop_asking()
@@ -248,13 +248,13 @@ class Worker:
     def _wait_fresh(self, task: Task) -> None:
         """Wait until the task's `fed_version` or a newer one is loaded: the feeder's bound on the lag relies on it.
 
-        Raises BrokerError after FRESH_LIMIT_S: the task then counts as interrupted and is fed again; PolicyEndedError
-        where the policy has failed.
+        Raises BrokerError after FRESH_LIMIT_S, which makes the episode interrupted, so that the task is fed again, and
+        PolicyEndedError where the policy has failed.
         """
         began = logged_at = self._clock.ticks()
         while not self._policy.wait_loaded(max(0, task.fed_version), FRESH_WAIT_S):
             if self._policy.loaded is not None and self._reloader.refused(task.fed_version):
-                return  # the newer version is refused, with an alert; go on with the old weights
+                return  # the newer version was refused, with an alert: play with the old weights
             if self._give_up.is_set():
                 raise AbandonedError(task.task_id, "was waiting for a version", "its task is delivered again")
             self._policy.check()  # one that has failed loads nothing, and no longer waits
@@ -272,7 +272,7 @@ class Worker:
                 log.info("task %s waits for version %d; loaded is %s", task.task_id, task.fed_version, have)
 
     def _hand_over(self, received: Received, trajectory: Trajectory) -> None:
-        """Count the episode, however it ended, and deliver it, or let the judge of actions do so."""
+        """Count the episode, however it ended, and deliver it or pass it to the action judge, which delivers it."""
         self._metrics.add(trajectory)
         deliver = self._deliver if self._action_judge is None else self._action_judge.hand_over
         deliver(received, trajectory)
@@ -289,7 +289,7 @@ class Worker:
         self._task_queue.finish(received.position)
 
     def _report(self, tasks: Tasks, *, at_once: bool = False) -> None:
-        """Report progress, what is waited for, and, where it is due or to be sent `at_once`, the figures."""
+        """Report progress and what the worker waits for; send metrics too if a heartbeat is due or `at_once`."""
         monitor = self._reporter.monitor
         monitor.progress()
         if self._policy.loaded is None:

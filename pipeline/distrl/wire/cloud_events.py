@@ -1,7 +1,7 @@
-"""The CloudEvents 1.0 headers of a record, so that brokers' tools and other programs know what a value is unread. Pure.
+"""The CloudEvents 1.0 headers of a record: they tell other programs what a value is without decoding it. Pure.
 
-Binary content mode of the Kafka binding: the attributes are headers and the value stays as it is. Nothing here reads
-them: no fold, no digest and no decision follows from one.
+They use the Kafka binding's binary content mode: the attributes are headers, and the value is unchanged. DistRL itself
+never reads them: no fold, digest or decision depends on one.
 Specification: https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md
 """
 
@@ -25,11 +25,11 @@ HEADERS: Final = {
     "ce_type": "the full name of the schema, as distrl.Trajectory; the value's fingerprint says which version",
     "content-type": CONTENT_TYPE,
 }
-"""Each header and what it says. All are UTF-8."""
+"""Header -> its meaning. All are UTF-8."""
 
 
 def event_headers(record: Record, value: bytes, run: str, topic: str) -> tuple[tuple[str, bytes], ...]:
-    """The headers of `record`, whose bytes are `value`. topic: a key of TOPICS."""
+    """The headers of `record`, which is encoded as `value`. topic: a key of TOPICS."""
     return (
         ("ce_specversion", b"1.0"),
         ("ce_id", hashlib.sha256(value).hexdigest()[:ID_CHARACTERS].encode()),

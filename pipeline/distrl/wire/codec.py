@@ -1,7 +1,7 @@
-"""Records <-> payloads: Avro single-object encoding (C3 01, the schema's fingerprint, the Avro body).
+"""Encodes and decodes records in Avro single-object encoding (C3 01, the schema's fingerprint, the Avro body).
 
-`decode` is safe for untrusted bytes: work and memory are bounded by the payload's size, and it takes only what Avro's
-canonical form has (`wire/decoder.py`). fastavro writes, and resolves older versions to the newest.
+`decode` is safe for untrusted bytes: work and memory are bounded by the payload's size, and it accepts only the
+canonical form of Avro (wire/decoder.py). fastavro encodes records, and resolves older versions to the newest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ R = TypeVar("R", bound=Record)
 HEADER_BYTES = len(MARKER) + 8
 
 MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
-"""A larger payload is refused unread. A record is about 10 KB; its Python objects may take 200 times its bytes."""
+"""A larger payload is refused undecoded. Records have about 10 KB; their Python objects may take 200 times as much."""
 
 _ENCODE_ERRORS = (TypeError, ValueError, OverflowError, AttributeError, KeyError, struct.error)
 
@@ -94,13 +94,13 @@ def _decoder(header: bytes) -> Decoder:
 
 
 def has_unknown_schema(payload: bytes) -> bool:
-    """Whether the header names a schema that this version does not have, as one of a newer version does."""
+    """Whether the header names a schema that this version does not have, such as one of a newer version."""
     mark = bytes(payload[len(MARKER) : HEADER_BYTES])
     return payload.startswith(MARKER) and len(payload) >= HEADER_BYTES and mark not in catalogue().by_fingerprint
 
 
 def _schema_of(payload: bytes, kind: str) -> Schema:
-    """The schema that the header names. Raises WireError if it names none, or one of another kind."""
+    """The schema that the header names. Raises WireError if it names none, or one of another kind of record."""
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise _refused(kind, f"{len(payload)} bytes are over the {MAX_PAYLOAD_BYTES} that a record may have")
     if payload[:2] != MARKER:

@@ -1,10 +1,10 @@
-"""Confluent's wire format, as a form in which a value travels; `kafka.framing` says whether it is written. Pure.
+"""Confluent's wire format for values; `kafka.framing` decides whether it is written. Pure.
 
     00 | id of the schema in a registry, 4 bytes, big-endian | Avro body
 
-Clients of that registry read it. The id says nothing to a reader without one, so the fingerprint that Avro's
-single-object encoding has in its place goes into a header. From both follow the very bytes of that encoding, which is
-what every digest, copy and decoder sees (`distrl.broker.reader`).
+Clients of that registry can read it. A reader without the registry cannot use the id, so a header carries the
+fingerprint that Avro's single-object encoding has in its place. Readers restore that encoding from both, byte for byte
+(`distrl.broker.reader`); every digest, copy and decoder sees only the restored bytes.
 Format: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
 """
 
@@ -36,14 +36,14 @@ def fingerprint_of(value: bytes | None) -> bytes | None:
 
 
 def framed(value: bytes, headers: Headers, schema_id: int) -> tuple[bytes, Headers]:
-    """`value`, in single-object encoding, and its headers as they are sent."""
+    """Value and headers in Confluent's format. value: in single-object encoding."""
     mark = value[len(MARKER) : _SINGLE_OBJECT_BYTES].hex().encode()
     kept = [each for each in headers if each[0] != FINGERPRINT]
     return MAGIC + _ID.pack(schema_id) + value[_SINGLE_OBJECT_BYTES:], (*kept, (FINGERPRINT, mark))
 
 
 def unframed(value: bytes | None, headers: Headers) -> tuple[bytes | None, Headers]:
-    """What `framed` was given; anything else as it is, for a decoder to refuse."""
+    """The inverse of `framed`. Values in any other form are returned unchanged; the decoder refuses invalid ones."""
     if value is None or not value.startswith(MAGIC) or len(value) < _FRAME_BYTES:
         return value, headers
     marks = [text for name, text in headers if name == FINGERPRINT]

@@ -1,12 +1,12 @@
-"""Records <-> the plain dicts that are written and read as Avro. No field is named here: all are the dataclasses' own.
+"""Converts records to and from the plain dicts that are encoded as Avro. The fields are taken from the dataclasses.
 
 Each way is the fastest of those measured (`bench/wire.py`), for a trajectory of 12 steps:
 
     to a dict      an expression made from the fields  9.9 µs    msgspec.to_builtins 21.3 µs    by hand 11.2 µs
     from a dict    msgspec.convert                    16.3 µs                                   by hand 58.5 µs
 
-`msgspec.to_builtins` would also refuse what fastavro writes as it should (float64 of numpy, any mapping but a dict) and
-take what it must not (a dict in the place of a record, a UUID in the place of text).
+`msgspec.to_builtins` would also refuse values that fastavro encodes correctly (NumPy's float64, mappings that are not
+dicts), and accept values that are wrong (a dict in place of a record, a UUID in place of text).
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ R = TypeVar("R", bound=Record)
 Datum = dict[str, Any]
 
 NAMES: Final[Mapping[type, str]] = {kind: kind.__name__.lower() for kind in typing.get_args(Record)}
-"""The kinds of record, each with the folder of its schemas."""
+"""Each kind of record -> the name of the folder of its schemas."""
 
 
 def to_datum(record: Record) -> Datum:
-    """`record` for fastavro. Maps are in the order of their keys, so that equal records are equal bytes.
+    """`record` as a dict for fastavro. Maps are sorted by their keys, so that equal records give equal bytes.
 
-    Checks nothing: what is no field's type is refused by fastavro, or fails here with what Python raises.
+    Checks nothing: values of a wrong type are refused by fastavro, or fail here with some Python error.
     """
     return _TO_DATUM[type(record)](record)
 
 
 def to_record(datum: Mapping[str, Any], kind: type[R]) -> R:
-    """The record in `datum`, which was read as the newest schema of its kind.
+    """The record in `datum`, which was read with the newest schema of its kind.
 
-    Raises msgspec.ValidationError, which names the field, where `kind` has no such value. Fields that it does not have
-    are dropped.
+    Raises msgspec.ValidationError, which names the field, for a value that its field cannot have. Fields that `kind`
+    does not have are dropped.
     """
     return msgspec.convert(datum, kind)
 
 
 def _expression(kind: Any, value: str, depth: int = 0) -> str:
-    """Python that turns `value`, Python for something of type `kind`, into its part of a datum."""
+    """A Python expression that converts `value`, an expression of type `kind`, to its part of a datum."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
@@ -69,7 +69,8 @@ def _expression(kind: Any, value: str, depth: int = 0) -> str:
 
 
 def _compiled(kind: type[Record]) -> Callable[[Any], Datum]:
-    """What turns a record of `kind` into its datum: a function made from its fields, as dataclasses make `__init__`."""
+    """The function that converts a record of `kind` to its datum, generated from the fields, like a dataclass's
+    `__init__`."""
     made: Callable[[Any], Datum] = eval(f"lambda record: {_expression(kind, 'record')}", {})  # noqa: S307
     return made
 

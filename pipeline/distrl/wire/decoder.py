@@ -1,9 +1,9 @@
-"""Avro bytes to plain dicts, for one schema: a function made from its fields, as dataclasses make `__init__`.
+"""Decodes Avro bytes to plain dicts, by a function generated for each schema, like a dataclass's `__init__`.
 
-It takes the canonical form alone: one block per array or map, numbers in as few bytes as they need, indexes and
-booleans that exist, each key of a map once. So a record says all that is in its bytes. fastavro reads other forms in
-silence (an index of -1 counts from the end, a boolean of 2 is true, numbers of any length wrap), and to refuse them by
-writing each record again takes longer than the whole of this (docs/adr/0015).
+It accepts only the canonical form: one block per array or map, numbers in as few bytes as possible, valid indexes and
+booleans, each key of a map once. So a record determines its bytes. fastavro silently accepts other forms (an index of
+-1 counts from the end, a boolean of 2 is true, numbers of any length wrap). Refusing them by encoding each record again
+would take longer than all of this decoding (docs/adr/0015).
 
 Bytes are untrusted: each item of an array takes at least a byte, so work and memory are bounded by the payload.
 """
@@ -18,15 +18,15 @@ from typing import Any
 from distrl.errors import WireError
 
 Decoder = Callable[[bytes, int], tuple[dict[str, Any], int]]
-"""From a payload and where the body begins to the datum, as fastavro reads it, and where it ends.
+"""(payload, where its body begins) -> (datum as fastavro would read it, where the body ends).
 
-The end lies behind the payload's where a text or bytes are cut short. Raises IndexError or struct.error where another
-value is, and ValueError for what is not canonical.
+The returned end is beyond the payload's if a text or bytes value at its end is truncated. Raises IndexError or
+struct.error if another value is truncated, and ValueError for a form that is not canonical.
 """
 
 
 def decoder(schema: Mapping[str, Any]) -> Decoder:
-    """The decoder of a record's `schema`, which fastavro has parsed. Raises WireError for a type that it lacks."""
+    """The decoder of a record's `schema`, as parsed by fastavro. Raises WireError for an unsupported type."""
     code = _Code()
     name = code.function(schema)
     exec("\n".join(code.functions), code.names)  # noqa: S102
@@ -35,9 +35,9 @@ def decoder(schema: Mapping[str, Any]) -> Decoder:
 
 
 class _Code:
-    """Python for one function to a type of record, which reads its values from `data`, `i` being the next byte's index.
+    """Generates one Python function per record type, which reads the values from `data`; `i` is the next byte's index.
 
-    functions: their texts; in `names` is what they use.
+    functions: their source, line by line. names: the globals that they use.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class _Code:
         return name
 
     def _fields(self, fields: Sequence[Mapping[str, Any]]) -> str:
-        """Doubles in a row are read at once."""
+        """The dict display of a record's values. Adjacent doubles are read by one call."""
         parts = []
         for alike, several in groupby(fields, key=lambda field: field["type"] == "double"):
             group = list(several)
@@ -114,13 +114,13 @@ class _Code:
         return made
 
     def _known(self, values: str, depth: int) -> str:
-        """One of the values of the constant `values`, by one byte."""
+        """Read one byte, and look it up in the constant `values`."""
         made = self._variable()
         self._line(depth, f"{made} = {values}[data[i]]; i += 1")
         return made
 
     def _long(self, depth: int) -> str:
-        """One and two bytes are read in place: a call would take longer than the rest."""
+        """Numbers of one and two bytes are read inline, as a call would take longer than all the rest."""
         made = self._variable()
         self._line(depth, f"{made} = data[i]; i += 1")
         self._line(depth, f"if {made} < 128: {made} = {made} >> 1 ^ -({made} & 1)")
@@ -131,7 +131,7 @@ class _Code:
         return made
 
     def _count(self, depth: int) -> str:
-        """A length, which is no negative number."""
+        """Read a length, which must not be negative."""
         made = self._variable()
         self._line(depth, f"{made} = data[i]; i += 1")
         self._line(depth, f"if {made} & 1: refuse('a length is negative')")
@@ -191,7 +191,8 @@ class _Code:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """The zig-zag number at `at`, and where it ends. Raises ValueError for one that is over-long or over 64 bits."""
+    """The zig-zag number at `at`, and where it ends. Raises ValueError if it has more bytes than it needs or more than
+    64 bits."""
     read, shift = 0, 0
     while True:
         byte = data[at]
@@ -214,14 +215,14 @@ def _refuse(why: str) -> None:
 
 
 class _Known(dict[int, Any]):
-    """Values by the byte that says which."""
+    """Encoded byte -> value. Raises ValueError for any other byte."""
 
     def __missing__(self, byte: int) -> None:
         _refuse(f"byte {byte} stands for no value there")
 
 
 def _symbols(symbols: list[str]) -> _Known:
-    """An enum's symbols; their indexes are zig-zag numbers of one byte."""
+    """An enum's symbols by their encoded indexes, which are zig-zag numbers of one byte."""
     if len(symbols) > 64:
         raise _unknown(f"of an enum of {len(symbols)} symbols")
     return _Known({2 * index: symbol for index, symbol in enumerate(symbols)})
@@ -229,5 +230,5 @@ def _symbols(symbols: list[str]) -> _Known:
 
 def _unknown(schema: Any) -> WireError:
     return WireError(
-        f"schema {schema}", "is of a type that no record had so far", "teach it to distrl/wire/decoder.py (_Code)"
+        f"schema {schema}", "is of a type that no record had so far", "add it to distrl/wire/decoder.py (_Code)"
     )

@@ -1,8 +1,8 @@
-"""Which versions of a record cannot read each other, in which field, and why (Avro, "Schema Resolution").
+"""Finds versions of a record that cannot read each other, in which field, and why (Avro, "Schema Resolution").
 
-Pure. Types are in fastavro's parsed form: names are full, and a type is written out at its first use. Compared with the
-checker of Avro's own Python package by tests/wire/test_evolution.py; unlike that, it names the field and compares
-namespaces.
+Pure. Types are in fastavro's parsed form: names are full, and a type is written out at its first use.
+tests/wire/test_evolution.py compares the results with the checker of Avro's own Python package, which neither names the
+field nor compares namespaces.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROMOTED: Mapping[str, frozenset[str]] = {
     "string": frozenset({"bytes"}),
     "bytes": frozenset({"string"}),
 }
-"""The promotions of a written primitive."""
+"""Written primitive -> the primitives that it may be read as."""
 
 Types = Mapping[str, Mapping[str, Any]]
 

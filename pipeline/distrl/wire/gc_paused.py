@@ -1,7 +1,7 @@
-"""Pauses Python's cyclic garbage collector while decoding, where it takes half of the time of reading a long log.
+"""Pauses Python's cyclic garbage collector while records are decoded: it takes half of the time of reading a long log.
 
-A record is hundreds of small long-lived objects, none of them in a cycle. The collector would scan the new ones every
-few records, and sometimes all, and find nothing.
+A record is hundreds of small long-lived objects, none of them in a reference cycle. The collector would scan the new
+objects every few records, and sometimes all, and find nothing.
 """
 
 from __future__ import annotations

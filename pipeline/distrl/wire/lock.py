@@ -1,4 +1,5 @@
-"""What has landed: `schemas/lock.json` holds, for each schema, its CRC-64-AVRO fingerprint and the file's sha256."""
+"""The lock file of the schemas that have landed: `schemas/lock.json` has, for each one, its CRC-64-AVRO fingerprint and
+the file's sha256."""
 
 from __future__ import annotations
 

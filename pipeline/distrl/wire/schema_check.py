@@ -1,4 +1,4 @@
-"""The rules for schemas, which keep old logs readable, and the check of every schema against them."""
+"""Checks every schema against the rules that keep old logs readable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULTS: Final[Mapping[str, tuple[type, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SchemaProblem:
-    """What is wrong with which schema, and the fix. new: it has not landed, and landing it is the hint."""
+    """What is wrong with which schema, and how to fix it. new: nothing is wrong, it only has not landed yet."""
 
     where: str
     what: str
@@ -65,7 +65,7 @@ def check(folder: Path) -> SchemaReport:
         problems += _in_itself(schema)
     for versions in by_record.values():
         problems += [
-            SchemaProblem(m.reader, str(m).partition(" ")[2], _mend(m.reader, m.writer)) for m in misfits(versions)
+            SchemaProblem(m.reader, str(m).partition(" ")[2], _hint(m.reader, m.writer)) for m in misfits(versions)
         ]
     problems += _against_the_lock(folder, landed)
     return SchemaReport(tuple(schemas), landed, tuple(problems))
@@ -163,6 +163,6 @@ def _against_the_lock(folder: Path, landed: Lock) -> Iterator[SchemaProblem]:
         yield SchemaProblem(name, "is not locked", "run `distrl schemas lock` once it is as it shall stay", new=True)
 
 
-def _mend(reader: str, writer: str) -> str:
+def _hint(reader: str, writer: str) -> str:
     newer = max(reader, writer, key=lambda name: int(name.rpartition("/v")[2]))
     return f"change {newer}: a field that comes or goes has a default; types, names and namespaces stay"

@@ -90,8 +90,8 @@ def read_schema(file: Path) -> Schema:
 class Catalogue:
     """Every schema that this reader knows.
 
-    newest: with which each record is written, and to which older ones are resolved.
-    by_fingerprint: by the fingerprint in a payload's header.
+    newest: record -> the schema that it is written with, and that older versions are resolved to.
+    by_fingerprint: fingerprint in a payload's header -> schema.
     """
 
     newest: Mapping[str, Schema]

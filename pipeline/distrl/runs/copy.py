@@ -1,7 +1,7 @@
 """Copies a run to another broker and store: a back-up, a restore, a hand-over.
 
-Objects come before the records that name them, and the journal last, so that what is there of a copy under way is
-never more than a beginning. The run keeps its name: the learner's random numbers are derived from it.
+Objects are copied before the records that name them, and the journal last, so an interrupted copy never looks complete.
+The copy has the run's name, because the learner's random numbers are derived from it.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ ORDER = (
     ("versions", False),
     ("updates", False),
 )
-"""Topics in the order of copying, and whether others refer to their records by offset. Heartbeats are of the moment;
-snapshots and draws follow from the others, snapshots under the offsets that these have there."""
+"""Topics in the order of copying, and whether other topics refer to their records by offset. Not copied are heartbeats,
+which say nothing later, and draws and snapshots, which follow from the other topics. (A snapshot also holds offsets,
+which may differ in the copy.)"""
 
 Part = tuple[int | None, int | None]
-"""First offset and the one to end before; None: as the log begins, as it ends."""
+"""First offset, and one past the last; None: the beginning or end of the log."""
 OnTopic = Callable[[str, int], None]
 """Called with a topic's name and how many of its records are copied."""
 
@@ -64,9 +65,9 @@ OnTopic = Callable[[str, int], None]
 class Copied:
     records: int
     objects: int
-    """Those that were not there yet."""
+    """Objects that the other store did not have yet."""
     missing: int
-    """Objects that records name and the store no longer has, or not as they were recorded."""
+    """Objects that records name, but that the store no longer has, or has with other content."""
 
 
 def copy(
@@ -78,15 +79,15 @@ def copy(
     part: Part | None = None,
     to_file: Path | None = None,
 ) -> Copied:
-    """Copy `source.run` to the broker and the store of `to`, whose `run` is the same. What comes meanwhile, of a run
-    that goes on, is not in the copy.
+    """Copy `source.run` to the broker and the store of `to`, whose `run` is the same. If the run is active, records
+    that come during the copy are not in it.
 
-    part: trajectories from this offset to before that one, with all demonstrations and no journal: data for another
-    learner. to_file: with the settings of `to`, for messages. Before anything is copied, raises BrokerError if that
+    part: copy only these trajectories, with all demonstrations and without the journal: data for another learner.
+    to_file: the file with the settings of `to`, for messages. Before anything is copied, raises BrokerError if that
     broker has the run already or the run has no such part, ConfigError where the journal would be copied and `to` has
     other learning settings, PolicyError where its base model cannot be read, and StoreError where that store cannot be
-    written. Later BrokerError or StoreError where either side fails; then the same call names the command that removes
-    what is there.
+    written. Later it raises BrokerError or StoreError where either side fails; the same call then fails with a hint
+    that names the command which removes the incomplete copy.
     """
     if to.run in run_names(to):
         raise _already_there(source, to, to_file, lambda: _is_same_store(source.run, from_store, to_store))
@@ -100,7 +101,7 @@ def copy(
     topic_admin.ensure(to)
 
     def copied(topic: str, count: int) -> None:
-        if topic == TOPIC:  # before anything else: what is there of a copy that fails must not name the source's store
+        if topic == TOPIC:  # before any other topic: even an incomplete copy must not name the source's store
             _record_what_differs(to, here)
         on_topic(topic, count)
 
@@ -116,10 +117,10 @@ def copy(
 
 
 def _already_there(source: Config, to: Config, to_file: Path | None, is_same_store: Callable[[], bool]) -> BrokerError:
-    """The refusal of a broker that has the run, with the command that removes it where that touches no other one.
+    """The error for a broker that has the run already, with the command that removes it if that harms no other run.
 
-    is_same_store: asked where the two addresses differ, as one store may have several. The command names broker and
-    store over any variable: these are those of the source, rather.
+    is_same_store: called where the two addresses differ, as a store may have several addresses. The command sets broker
+    and store explicitly, because DISTRL_ variables probably name those of the source.
     """
     where, there = f"run {to.run}", f"is at the broker {to.kafka.bootstrap} already"
     if _is_same_log(source, to):
@@ -149,8 +150,8 @@ def _is_same_log(source: Config, to: Config) -> bool:
 
 
 def _is_same_store(run: str, here: ObjectStore, there: ObjectStore) -> bool:
-    """Whether what is written there lies here. Raises StoreError."""
-    key = f"{RUNS.of(run)}/copy-{uuid4().hex}"  # in the folder that who copies may read here
+    """Whether an object written to `there` can be read from `here`. Raises StoreError."""
+    key = f"{RUNS.of(run)}/copy-{uuid4().hex}"  # in a folder of `here` that a copy has the right to read
     there.put_named(key, b"")
     try:
         return here.get_named(key) is not None
@@ -180,16 +181,16 @@ def _refuse_other_learning(source: Config, to: Config, here: Settings) -> None:
 
 
 def _wide_enough(to: Config, partitions: int) -> Config:
-    """`to` with at least so many of `tasks`: a run may have more than it recorded when it began."""
+    """`to` with at least `partitions` partitions of `tasks`: a run may have more than its settings recorded."""
     count = max(to.kafka.task_partitions, partitions)
     return to.model_copy(update={"kafka": to.kafka.model_copy(update={"task_partitions": count})})
 
 
 def _whole(source: Config, to: Config, mirror: Mirror, objects: _Objects, on_topic: OnTopic) -> int:
     """Copy a state of the run; returns how many records it has."""
-    objects.copy_own(source.run)  # first: a checkpoint refers to all that it has folded, which the extent has then
+    objects.copy_own(source.run)  # before the extent: this then includes all records that a checkpoint has folded
     extent = extent_of(source)
-    topic_admin.ensure(_wide_enough(to, len(extent.ends["tasks"])), alter=True)  # some may have come meanwhile
+    topic_admin.ensure(_wide_enough(to, len(extent.ends["tasks"])), alter=True)  # partitions may have been added
     total, again = 0, list[RawRecord]()
     for topic, exact in ORDER:
         if topic not in extent.ends:
@@ -204,7 +205,7 @@ def _whole(source: Config, to: Config, mirror: Mirror, objects: _Objects, on_top
 
 
 def _within(source: Config, part: Part) -> tuple[int, int]:
-    """What the run has of the part, as offsets. Raises BrokerError where that is nothing."""
+    """The offsets of the part that the run has. Raises BrokerError where it has none of it."""
     ((first, end),) = retained(source, LOG).values()
     begin, to = max(first, part[0] or 0), end if part[1] is None else min(end, part[1])
     if begin >= to:
@@ -227,14 +228,14 @@ def _part(source: Config, mirror: Mirror, objects: _Objects, on_topic: OnTopic, 
 
 
 class _Objects:
-    """Copies objects, each once; not those that lie there already, as after a copy that was interrupted and removed."""
+    """Copies objects, each once, except those that the other store has already, as after an interrupted copy."""
 
     def __init__(self, source: ObjectStore, to: ObjectStore) -> None:
         self._from, self._to = source, to
         self._pool = ThreadPoolExecutor(AT_ONCE)
         self._known = KeySet()
         self._looked_into = set[str]()
-        """Folders there whose objects are in `_known`."""
+        """Folders of the other store whose objects are in `_known`."""
         self.copied = self.missing = 0
 
     def __enter__(self) -> _Objects:
@@ -245,7 +246,7 @@ class _Objects:
         self._known.close()
 
     def before(self, topic: str) -> Callable[[list[RawRecord]], None]:
-        """What copies the objects that records of `topic` name."""
+        """A function that copies the objects that a batch of records of `topic` names."""
 
         def copied(batch: list[RawRecord]) -> None:
             self._copy([ref for raw in batch for ref in _named(topic, raw)])
@@ -253,7 +254,7 @@ class _Objects:
         return copied
 
     def copy_own(self, run: str) -> None:
-        """Copy what is kept under the run's name: checkpoints, and notes such as the number that is reserved."""
+        """Copy the objects under the run's own folder: checkpoints, and others such as reserved version numbers."""
         self.copied += copy_checkpoints(self._from, self._to, run)
         for key in listed(self._from, f"{RUNS.of(run)}/"):
             if not is_checkpoint(run, key) and (data := self._from.get_named(key)) is not None:
@@ -268,14 +269,17 @@ class _Objects:
             self.missing += not done
 
     def _look_into(self, folders: Set[str]) -> None:
-        """Note what lies there. A key has the sha256 of its object, which a store takes whole or not at all."""
+        """Note which objects the other store has. A key names the sha256 of its object, and a store writes an object
+        whole or not at all, so an existing key needs no copy."""
         for folder in sorted(folders - self._looked_into - {""}):
             for key in listed(self._to, f"{folder}/"):
                 self._known.add(key)
         self._looked_into |= folders
 
     def _copy_one(self, ref: ObjectRef) -> bool:
-        data = self._from.get_named(ref.key)  # whatever size this record says: another may say the right one
+        data = self._from.get_named(
+            ref.key
+        )  # without checking this record's size: another record may have the right one
         if data is None or hashlib.sha256(data).hexdigest() != ref.sha256:
             return False
         self._to.put_named(ref.key, data)
@@ -283,7 +287,7 @@ class _Objects:
 
 
 def _named(topic: str, raw: RawRecord) -> list[ObjectRef]:
-    """The objects that a record names, and the description of the agent that it names, whose size no record says."""
+    """The objects that a record names, including an agent's description, whose size (-1) no record has."""
     record = read(topic, raw)
     if record is None:
         return []
@@ -294,7 +298,7 @@ def _named(topic: str, raw: RawRecord) -> list[ObjectRef]:
 
 
 def _record_what_differs(to: Config, here: Settings) -> None:
-    """Record settings that are others where the copy is, such as the address of a shared store. here: those of `to`."""
+    """Record the settings that differ at the copy, such as the address of a shared store. here: those of `to`."""
     found = recorded(to)
     if found is None:
         return

@@ -1,11 +1,11 @@
-"""How far each topic of a run is copied: to a state in which the run was, though it goes on meanwhile.
+"""How far each topic of a run is copied, so that the copy is a consistent state even if the run is active.
 
-Topics refer to each other, so their ends are captured one after the other: what refers to others first, what it refers
-to after it. Two refer to each other, and are cut:
+Topics refer to each other, so their ends are captured one after the other: a topic that refers to others comes before
+them. Where that does not suffice, because topics refer to each other in both directions, one is cut short:
 
-- `versions` before the first one that an update behind the captured end of the journal has made;
-- `trajectories` before the first one, behind all that the journal folds, that acts under a version that is cut off. The
-  tasks of those that are cut off are played again, where the copy goes on.
+- `versions` ends before the first version that was made by an update behind the captured end of the journal;
+- `trajectories` ends before the first one, behind all that the journal has folded, that acted under a version that is
+  cut off. The tasks of the trajectories that are cut off are played again where the copy is continued.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ Ends = Mapping[int, int]
 @dataclass(frozen=True, slots=True)
 class Extent:
     ends: Mapping[str, Ends]
-    """By topic; those that the run does not have are left out."""
+    """Topic -> its ends; topics that the run does not have are left out."""
     committed: Ends
     """The workers' next offset in `tasks`."""
     cut: frozenset[bytes]
-    """Keys of the trajectories that are cut off: ids of tasks that the workers' group has passed, and that the copy has
-    no trajectory of."""
+    """Keys of the trajectories that are cut off. These are task ids; the workers' group may have committed the tasks,
+    although the copy has no trajectory of them."""
 
     def noting(self, again: list[RawRecord]) -> Callable[[list[RawRecord]], None]:
-        """What adds to `again` the records of `tasks` whose trajectories are cut off."""
+        """A function that adds to `again` the records of `tasks` whose trajectories are cut off."""
         return lambda batch: again.extend(raw for raw in batch if raw.key in self.cut)
 
     def resumed(self, again: Iterable[RawRecord]) -> Ends:
-        """Where the group goes on: at `committed`, or at the first of the tasks that are played again."""
+        """The offsets at which the workers' group continues: `committed`, or the first task that is played again."""
         found = dict(self.committed)
         for raw in again:
             at = raw.position
@@ -57,7 +57,7 @@ class Extent:
 
 
 def extent_of(source: Config) -> Extent:
-    """Capture the ends. Checkpoints are to be copied before this, as they refer to all. Raises BrokerError."""
+    """Capture the ends. Copy the checkpoints before this, as they refer to records. Raises BrokerError."""
     ends = {topic: _ends(source, topic) for topic in REFERRING if has_topic(source, topic)}
     ends["updates"] = _ends(source, "updates")
     journal = History.of(_lines(_records(source, "updates", ends["updates"])))
@@ -70,8 +70,8 @@ def extent_of(source: Config) -> Extent:
 
 
 def _versions(source: Config, journal: History) -> tuple[Ends, int]:
-    """Where versions end, which is before the first one that no line of `journal` has made, and the newest until there;
-    -1 for none."""
+    """(ends of the versions, newest version before them, -1 for none). They end before the first version that no line
+    of `journal` has made."""
     ends, found, newest = _ends(source, "versions"), dict[int, int](), -1
     for raw in _records(source, "versions", ends):
         at = raw.position
@@ -85,7 +85,7 @@ def _versions(source: Config, journal: History) -> tuple[Ends, int]:
 
 
 def _trajectories(source: Config, journal: History, newest: int) -> tuple[Ends, frozenset[bytes]]:
-    """Where trajectories end, and the keys of those behind."""
+    """(ends of the trajectories, keys of those behind the ends)."""
     kept, cut, found = retained(source, LOG), set[bytes](), dict[int, int]()
     ends = {partition: end for partition, (_, end) in kept.items()}
     name, marks = topic_name(source.run, LOG), journal.updates[-1].watermarks if journal.updates else ()
@@ -94,7 +94,7 @@ def _trajectories(source: Config, journal: History, newest: int) -> tuple[Ends, 
     for raw in _records(source, LOG, ends, first):
         at = raw.position
         if at.partition not in found:
-            with suppress(WireError):  # the learner dead-letters it, whatever it named
+            with suppress(WireError):  # the learner dead-letters it, so it does not matter what it names
                 if _newest_named(decoded(raw, Trajectory)) > newest:
                     found[at.partition] = at.offset
         if at.partition in found and raw.key is not None:

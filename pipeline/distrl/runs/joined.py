@@ -1,4 +1,4 @@
-"""The settings that a process goes by: those that it was given, over those of its run's log."""
+"""The settings that a process uses: those that it was given, over those in its run's log."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from distrl.stack.local import connect
 from distrl.stack.phones import Share
 
 Given = Callable[[Mapping[str, Any]], Config]
-"""The settings that a process was given, over a tree of others. Raises ConfigError."""
+"""Returns the settings that a process was given over a tree of others. Raises ConfigError."""
 
 
 def over_recorded(here: Config, given: Given, share: Share = "all") -> tuple[Config, RecordedSettings | None]:
-    """`given` over the settings that the run's log has, and these; `here` and None where it has none.
+    """(`given` over the settings in the run's log, those of the log); (`here`, None) where the log has none.
 
-    here: any settings of this version with the run, and with a broker that answers. Raises BrokerError, WireError, and
-    ConfigError where the two do not go together.
+    here: any settings of this version that name the run and its broker. Raises BrokerError, WireError, and ConfigError
+    where the two cannot be combined.
     """
     found = recorded(here)
     if found is None:

@@ -1,4 +1,4 @@
-"""A set of the object store's keys in a temporary file: a run of weeks names more of them than memory should hold."""
+"""A set of the object store's keys in a temporary file: a run of weeks names too many for memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Final
 from distrl.errors import StoreError
 
 CACHE_MB: Final = 32
-"""Of the file, in memory."""
+"""Cache of the file in memory."""
 
 
 class KeySet:
-    """Keys, each once. One thread. `with` removes its file, which has no name that another process could find.
+    """A set of keys. One thread. `close` deletes its file, which has no name, so other processes cannot find it.
 
     Raises StoreError where the file cannot take another key.
     """
@@ -39,7 +39,7 @@ class KeySet:
                 yield key
 
     def add(self, key: str) -> bool:
-        """Returns whether it was not in there yet."""
+        """Add a key. Returns whether it was not in the set yet."""
         return self._do("INSERT OR IGNORE INTO keys VALUES (?)", [key]) == 1
 
     def discard(self, key: str) -> None:
@@ -49,7 +49,7 @@ class KeySet:
         self._file.close()
 
     def _do(self, statement: str, values: Sequence[Any] = ()) -> int:
-        """How many rows it changed."""
+        """Execute a statement. Returns how many rows it changed."""
         with _explained():
             return self._file.execute(statement, values).rowcount
 

@@ -1,8 +1,8 @@
 """Copies one topic to another broker, record by record as bytes, under the same offsets.
 
-The journal and the workers' group refer to records by offset. Offsets without a record are markers of transactions,
-which no reader sees. The copy has as many in the same place: the first is that of the transaction which the records
-before it are written in, each other one that of a transaction which is aborted without a record.
+The journal and the workers' group refer to records by offset. Offsets without a record belong to transaction markers,
+which no reader sees. The copy has equally many markers in the same places. Behind some records, the first marker is
+that of the transaction in which they are written; each further one comes from a transaction that is aborted empty.
 """
 
 from __future__ import annotations
@@ -30,22 +30,24 @@ from distrl.types import LogPosition
 T = TypeVar("T")
 
 MOST = 500
-"""Records that are written, and waited for, at a time."""
+"""Most records that are written before their acknowledgements are waited for."""
 
 HELD_BYTES = 16 << 20
-"""Values that are read before they are written: records come partition by partition, and are written side by side."""
+"""Most bytes of values that are read before they are written: records are read partition by partition, but written to
+several partitions in one transaction."""
 
 LOOK_S = 0.01
-"""Between two looks for a marker, which comes some milliseconds after its transaction's end."""
+"""Interval of checks for a marker, which comes some milliseconds after its transaction's end."""
 
 LATE_S = 10.0
-"""A marker that has not come by then was not left."""
+"""If a marker has not come after this long, another one is left."""
 
 LINGER_MS = 5_000
-"""Of records whose transaction is aborted before they are sent; a commit waits for nothing."""
+"""The producer's linger.ms: long enough that a record whose transaction is aborted is never sent. A commit sends at
+once."""
 
 AGAIN = "run the same command again: it names the one that removes what is there"
-"""Of a hint; `distrl runs rm` alone would remove the run that is copied, where that is the one of the settings."""
+"""End of a hint. It does not name `distrl runs rm` alone, which would remove the source if the settings name that."""
 
 OnBatch = Callable[[list[RawRecord]], None]
 
@@ -56,7 +58,7 @@ class Segment:
 
     records: tuple[RawRecord, ...]
     markers: int
-    """How many offsets behind the last one are markers of transactions."""
+    """How many offsets behind the last record belong to transaction markers."""
 
     @property
     def partition(self) -> int:
@@ -70,7 +72,7 @@ class Mirror:
         self._to = to
         self._admin = admin(to.kafka)
         self._coming: dict[int, int] = {}
-        """Partition of the topic that is copied -> where it ends once the last transaction's marker has come."""
+        """Partition of the topic being copied -> its end once the marker of the last transaction has come."""
         self._plain = RecordProducer(to, "copy")
         self._marked = FencedProducer(to, "copy", "the copy of a run", lambda: _fenced(to), LINGER_MS)
 
@@ -94,9 +96,9 @@ class Mirror:
     ) -> int:
         """Copy the retained records of `topic`, calling `before` with each batch first. Returns how many.
 
-        exact: under the same offsets, else only in the same order. ends: partition -> the offset to end before; the
-        end of today if None. part: first offset and the one to end before, if not all. Raises BrokerError where offsets
-        are not the same since somebody else writes there, or the source does not have `part`.
+        exact: under the same offsets, else only in the same order. ends: partition -> the offset to end before; None:
+        the present ends. part: first offset and the one to end before; None: all records. Raises BrokerError where
+        records get other offsets because somebody else writes there, or the source does not have `part`.
         """
         there = retained(source, topic)
         ends = {partition: end for partition, (_, end) in there.items()} if ends is None else ends
@@ -128,17 +130,18 @@ class Mirror:
     def _write_closed(
         self, topic: str, first: dict[int, int], open_: Mapping[int, list[RawRecord]]
     ) -> dict[int, list[RawRecord]]:
-        """Write all but the last segment of each partition, to which more may come; returns `open_` with that alone."""
+        """Write all but the last segment of each partition, which may continue. Returns `open_` with only the records
+        of these last segments."""
         found = {partition: segments(raws, None) for partition, raws in open_.items() if raws}
         self._begin(topic, first, {each: parts[0].records[0].position.offset for each, parts in found.items()})
         self._write(topic, {each: parts[:-1] for each, parts in found.items()})
         return {**open_, **{each: list(parts[-1].records) for each, parts in found.items()}}
 
     def _write(self, topic: str, found: Mapping[int, Sequence[Segment]]) -> None:
-        """Write segments by partition, which must get the offsets that their records have, and their markers.
+        """Write segments and their markers, by partition. Records must get the offsets that they have at the source.
 
-        A transaction leaves a marker in each partition that it writes to, so one is enough for a segment of each: a
-        feeder leaves a marker behind almost every task.
+        A transaction leaves a marker in each partition that it writes to, so one transaction serves a segment of each
+        partition. (A feeder leaves a marker behind almost every task.)
         """
         for side_by_side in zip_longest(*found.values()):
             together: list[Segment] = []
@@ -167,27 +170,28 @@ class Mirror:
                 self._mark(topic, segment.partition, range(behind + 1, behind + segment.markers))
 
     def _settle(self, topic: str, partition: int) -> None:
-        """Wait for the last transaction's marker. Another transaction needs no such wait: the broker lets it begin
-        behind that marker only."""
+        """Wait for the last transaction's marker. Another transaction need not wait: the broker lets it begin only
+        behind that marker."""
         if (end := self._coming.pop(partition, None)) is not None:
             self._until(topic, partition, end)
 
     def _begin(self, topic: str, first: dict[int, int], records: Mapping[int, int]) -> None:
-        """Let partitions that were not begun do so: each at its offset in `first`, from which it is taken, with markers
-        alone from there to its first record. records: partition -> the offset of that, or of the end without one."""
+        """Begin the partitions that are still in `first`, and remove them from it. Each begins at its offset there,
+        with only markers up to its first record. records: partition -> offset of its first record, or its end if it has
+        none."""
         for partition, record in records.items():
             if (begin := first.pop(partition, None)) is not None:
                 self._skip(topic, partition, begin)
                 self._mark(topic, partition, range(begin, record))
 
     def _mark(self, topic: str, partition: int, places: Iterable[int]) -> None:
-        """Have a marker at each of `places`, offsets from the partition's end on."""
+        """Leave a marker at each of `places`, which are consecutive offsets from the partition's end on."""
         for place in places:
             self._until(topic, partition, place + 1, partial(self._marked.leave_marker, self._name(topic), partition))
 
     def _refuse_moved(self, topic: str, raws: Sequence[RawRecord], places: Iterable[LogPosition | None]) -> None:
-        """Raises BrokerError where records were written to other places than they have. places: in any order; None
-        where the broker says nothing."""
+        """Raises BrokerError where records were written to other offsets than they have at the source. places: where
+        they were written, in any order; None where the broker does not say."""
         expected = {(raw.position.partition, raw.position.offset) for raw in raws}
         for place in places:
             if place is not None and (place.partition, place.offset) not in expected:
@@ -212,7 +216,7 @@ class Mirror:
         return self._acknowledged(name, sent)
 
     def _acknowledged(self, name: str, sent: Iterable[Future[T]]) -> list[T]:
-        """The results. Raises BrokerError where one does not come: a producer waits for a broker for ever."""
+        """The results. Raises BrokerError where one does not come in time; the producer itself would wait for ever."""
         longest_s = failover_s(self._to.kafka)
         try:
             return [future.result(longest_s) for future in sent]
@@ -232,7 +236,7 @@ class Mirror:
     def _until(self, topic: str, partition: int, end: int, leave_marker: Callable[[], None] = lambda: None) -> None:
         """Wait until `partition` ends at `end`: a transaction's marker may come some milliseconds after its end.
 
-        leave_marker: what is tried again where it did not come in time.
+        leave_marker: called first, and again whenever the marker has not come within LATE_S.
         """
         name, deadline = self._name(topic), time.monotonic() + failover_s(self._to.kafka)
         while time.monotonic() < deadline:
@@ -256,7 +260,8 @@ class Mirror:
         return topic_name(self._to.run, topic)
 
     def _skip(self, topic: str, partition: int, first: int) -> None:
-        """Let the offsets of `partition` begin at `first`, as retention has left them at the source."""
+        """Make the offsets of `partition` begin at `first`, as at the source, where retention has deleted the records
+        before: write fillers, and delete them."""
         if not first:
             return
         name = self._name(topic)
@@ -275,7 +280,7 @@ class Mirror:
 def segments(raws: Iterable[RawRecord], end: int | None) -> list[Segment]:
     """Records of one partition, in order, as segments of at most MOST. Pure.
 
-    end: the partition's end; None if records may follow, so that nothing is known of the offset behind the last one.
+    end: the partition's end; None if records may follow, so that the offset behind the last one is not known yet.
     """
     found: list[Segment] = []
     open_: list[RawRecord] = []
@@ -290,7 +295,7 @@ def segments(raws: Iterable[RawRecord], end: int | None) -> list[Segment]:
 
 
 def _closed(records: list[RawRecord], following: int) -> Iterator[Segment]:
-    """`records`, which are adjacent, in segments. following: the next offset that is in use."""
+    """`records`, which have adjacent offsets, in segments. following: offset of the next record, or the end."""
     markers = following - records[-1].position.offset - 1
     for begin in range(0, len(records), MOST):
         part = tuple(records[begin : begin + MOST])

@@ -16,7 +16,7 @@ Naming = Trajectory | Evaluation | Version
 
 
 def read(topic: str, raw: RawRecord) -> Naming | None:
-    """The record in `raw` of `topic`; None where it names no object, or cannot be read, so that nobody folds it."""
+    """The record in `raw` of `topic`; None where it cannot name an object, or cannot be decoded."""
     if topic not in NAMING:
         return None
     kind = TOPICS[topic].record
@@ -35,9 +35,10 @@ def screens_of(trajectory: Trajectory) -> list[ObjectRef]:
 
 
 def objects_of(record: Naming) -> list[ObjectRef]:
-    """The screenshots or the adapter that `record` names, by their content.
+    """The content-addressed screenshots or adapter that `record` names.
 
-    Records are untrusted, and what they name is deleted and written over: nothing that lies elsewhere is theirs.
+    Records are untrusted, and callers delete and overwrite these objects, so references to any other folder are left
+    out.
     """
     match record:
         case Version():

@@ -1,7 +1,6 @@
-"""What a run is at a glance: its settings, the sizes of its topics and objects, its success, who is at work.
+"""An overview of a run: its settings, the sizes of its topics and objects, its success rate, its running processes.
 
-Sizes of topics and screenshots are estimated from their last records, so that a look costs the same however long the
-log is.
+Sizes of topics and screenshots are estimated from the last records, so that the cost does not grow with the log.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ SAMPLE = 200
 HEARTBEATS = "heartbeats"
 
 MOST_BEATS = 20_000
-"""Heartbeats looked at: those within HEARTBEAT_STALE_MS of 5,000 processes at 5 s each, and not those of a whole day
-where this machine's clock is behind."""
+"""Most heartbeats that are read: enough for those of 5,000 processes at 5 s each within HEARTBEAT_STALE_MS. Without the
+bound, those of a whole day would be read if this machine's clock is slow."""
 
 LISTEN_S = 10.0
-"""Within which every process of a run sends a heartbeat: twice the longest `worker.heartbeat_s`."""
+"""Time within which every process of a run sends a heartbeat: twice the longest `worker.heartbeat_s`."""
 
 SKEW_MS = 3_600_000
-"""By more than this no two clocks differ."""
+"""Two clocks are assumed to differ by no more than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class ObjectUsage:
     """The objects of a run."""
 
     own: int
-    """Bytes of checkpoints and notes, under runs/<run>/."""
+    """Bytes of checkpoints and other objects under runs/<run>/."""
     adapters: int
     """Bytes of the published adapters."""
     about_screenshots: int
@@ -80,7 +79,7 @@ class RunOverview:
     """Why its settings cannot be read: another version of DistRL, or another program, wrote them."""
     topics: tuple[TopicUsage, ...]
     objects: ObjectUsage | None
-    """None where the store does not answer, or the log names none that could be."""
+    """None where the store cannot be opened or does not answer."""
     version: int | None
     """The newest one."""
     success: float | None
@@ -101,8 +100,8 @@ class RunOverview:
 
 
 def overview(config: Config, store: ObjectStore | None = None) -> RunOverview:
-    """Look at `config.run`. store: of its objects; None for the one that its log names, else that of `config`. Raises
-    BrokerError."""
+    """The overview of `config.run`. store: of its objects; None: the one that its log names, else that of `config`.
+    Raises BrokerError."""
     last = {name: _last(config, name) for name in TOPICS}
     topics = tuple(TopicUsage(name, count, _scaled(map(_size, raws), count)) for name, (count, raws) in last.items())
     trajectories, demonstrations = (
@@ -129,9 +128,11 @@ def overview(config: Config, store: ObjectStore | None = None) -> RunOverview:
 
 
 def heard(config: Config, found: RunOverview) -> tuple[str, ...]:
-    """The processes of the run that are at work, by name, whatever the clocks of this machine and the broker say: where
-    `found` has none and the last heartbeat is not old, the next ones are listened for, LISTEN_S at most. Raises
-    BrokerError."""
+    """The running processes of the run, by name, even if the clocks of this machine and the broker differ.
+
+    If `found` has none alive and the last heartbeat is not older than SKEW_MS, it waits up to LISTEN_S for the next
+    ones. Raises BrokerError.
+    """
     if found.alive or found.last_heartbeat < SYSTEM_CLOCK.now_ms() - SKEW_MS:
         return found.alive
     ends = {partition: end for partition, (_, end) in retained(config, HEARTBEATS).items()}
@@ -191,14 +192,15 @@ def _objects(
 
 
 def _last(config: Config, topic: str) -> tuple[int, list[RawRecord]]:
-    """How many records a topic holds (an upper bound where it is compacted or transactional), and the last SAMPLE of
-    each partition, of heartbeats also all that `alive` counts. None where the topic is missing.
+    """(how many records a topic holds, its last records). The number is an upper bound where the topic is compacted or
+    transactional. The records are the last SAMPLE of each partition, of heartbeats also all that `alive` counts.
+    (0, []) where the topic is missing.
     """
     try:
         kept = retained(config, topic)
     except UnknownTopicError:
         return 0, []
-    if topic == SNAPSHOTS:  # those before the newest are on their way out
+    if topic == SNAPSHOTS:  # compaction will delete all but the newest
         kept = {partition: (max(first, end - 1), end) for partition, (first, end) in kept.items()}
     start = {partition: max(first, end - SAMPLE) for partition, (first, end) in kept.items()}
     if topic == HEARTBEATS:  # SAMPLE of a large fleet may be the last few seconds

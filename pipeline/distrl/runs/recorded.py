@@ -1,7 +1,7 @@
 """A run's settings in its log: the topic `settings`.
 
-The first record holds all of them, each later one a change. Who reads the run takes them as the base of its own
-settings; a role whose own differ says so.
+The first record holds all of them, each later one a change. A process that reads the run uses them as the base of its
+own settings; a role with other settings warns of each difference.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ TYPE = "algorithm.type"
 LEARNER = "learner"
 STORE_PATHS = {f"store.{name}" for name in STORE}
 OWN_SINCE = frozenset({"devices.settle_unchanged_s"})
-"""Settings that belonged to the run once, and belong to each process now. What a run has of one is taken, but for 0:
-that may be of the phones of a local stack."""
+"""Settings that once belonged to the run and now belong to each process. The run's value is still used, except 0, which
+may be meant for the phones of a local stack."""
 STORE_URL = "store.url"
-"""None in a record: what records before it say of the store is not so any more, and each process has its own."""
+"""If a record has None for it, earlier records no longer count for the store, and each process uses its own."""
 PLUGIN = "plugin.policy"
-"""No setting: what names the code of the package that brings the run's policy, where another one than DistRL does."""
+"""Not a setting: the package, other than DistRL, that provides the run's policy, and its code."""
 RECORDERS = (LEARNER, "feeder", "demonstrator")
 """The roles that record the settings of a run that has none yet; the others have no right to write them."""
 
@@ -68,7 +68,7 @@ class RecordedSettings:
     records: tuple[Settings, ...]
     """In log order; at least one."""
     unrecorded: Mapping[str, Any] = field(default_factory=dict)
-    """Path -> value of settings that were not there when the run was begun."""
+    """Path -> value of settings that did not exist when the run was begun."""
 
     @property
     def history(self) -> tuple[Settings, ...]:
@@ -78,11 +78,11 @@ class RecordedSettings:
 
     @property
     def values(self) -> dict[str, Any]:
-        """Path -> JSON-able value, now."""
+        """Path -> JSON-able value, after the last change."""
         return self._after(len(self.history))
 
     def with_fingerprint(self, fingerprint: str) -> dict[str, Any]:
-        """The settings when their learning fingerprint was this; empty if it never was."""
+        """The settings as they were when they had this learning fingerprint; empty if they never had."""
         places = [place for place, each in enumerate(self.history) if each.fingerprint == fingerprint]
         return self._after(places[-1] + 1) if places else {}
 
@@ -98,15 +98,15 @@ class RecordedSettings:
 def _whole_algorithm(
     changes: Mapping[str, Any], values: Mapping[str, Any], here: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """`changes` of `values`; where they are to another algorithm, with all that `here` has of it."""
+    """`changes` of `values`; if they change the algorithm, together with all of its settings in `here`."""
     if changes.get(TYPE, values.get(TYPE)) == values.get(TYPE):
         return changes
     return {**{path: each for path, each in here.items() if path.startswith(ALGORITHM)}, **changes}
 
 
 def _changed(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` with `changes` over them. Of the settings of an algorithm that gives way to another one, those stay that
-    the other one has, too: earlier versions recorded only what differs."""
+    """`values` with `changes` over them. If these change the algorithm, settings of the old one are dropped unless the
+    new one has them too: earlier versions recorded only those that differ."""
     kind = changes.get(TYPE)
     if TYPE in values and kind not in (None, values[TYPE]) and (its := _settings_of(kind)) is not None:
         values = {path: each for path, each in values.items() if not path.startswith(ALGORITHM) or path in its}
@@ -114,7 +114,7 @@ def _changed(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
 
 
 def _settings_of(kind: object) -> Mapping[str, Any] | None:
-    """The settings of that algorithm, by path; None for one that this version does not have."""
+    """The settings of the algorithm `kind`, by path; None for one that this version does not have."""
     try:
         return {path: each for path, each in defaults_with(kind).shared().items() if path.startswith(ALGORITHM)}
     except ConfigError:
@@ -122,9 +122,9 @@ def _settings_of(kind: object) -> Mapping[str, Any] | None:
 
 
 def defaults_with(kind: object) -> Config:
-    """The defaults with that algorithm. Raises ConfigError for one that this version does not have.
+    """The defaults with the algorithm `kind`. Raises ConfigError for one that this version does not have.
 
-    kind: of a record, so it is parsed as nothing.
+    kind: taken from a record, hence of any JSON type; it is used as a value and not parsed.
     """
     return load(environ={}, base={"algorithm": {"type": kind}})
 
@@ -135,13 +135,13 @@ def recorded(config: Config) -> RecordedSettings | None:
         with LogReader(config, TOPIC) as reader:
             found = [settings_in(raw, config.run) for batch in reader.to_end() for raw in batch]
     except UnknownTopicError:
-        return None  # a run that is not begun, or of an older version
+        return None  # the run has not begun, or is of an older version
     return completed(RecordedSettings(tuple(found)), config) if found else None
 
 
 def settings_in(raw: RawRecord, run: str) -> Settings:
-    """The settings in a record of the topic. Raises WireError with its place and what to do: settings are never
-    skipped, and a record of a newer version is right in another reader."""
+    """The settings in a record of the topic. Raises WireError with its place and a hint: records of settings are never
+    skipped. A record of a newer version is not damaged; its error says to upgrade."""
     try:
         record = decoded(raw, Settings)
         for path, text in record.settings.items():
@@ -164,7 +164,8 @@ def _refuse_no_json(raw: RawRecord, path: str, text: str) -> None:
 
 
 def completed(found: RecordedSettings, here: Config) -> RecordedSettings:
-    """`found` with the settings of this version that the run was begun without. here: any settings of it. Pure."""
+    """`found` with the settings of this version that did not exist when the run was begun. here: any settings of this
+    version. Pure."""
     values = found.values
     if (kind := values.get(TYPE, here.algorithm.type)) != here.algorithm.type:
         with suppress(ConfigError):  # an algorithm that this version does not have is refused when it is loaded
@@ -209,10 +210,10 @@ def base_tree(found: RecordedSettings, here: Config) -> dict[str, Any]:
 def join(config: Config, found: RecordedSettings | None, role: str, sources: Sequence[str]) -> None:
     """Compare the settings of a starting `role` with the run's, `found`, and record them where the run has none.
 
-    Warns of each setting that differs. Settings that the fold reads are the learner's: it records other ones as long as
-    nothing is journalled; after that it is refused with any but those of the journal. Of another package that brings
-    the policy, other code is warned of, and the learner's is recorded. sources: as of `config.sources`. Raises
-    ConfigError, BrokerError, PolicyError.
+    Warns of each setting that differs. The learner decides the settings that the fold reads: while nothing is
+    journalled, it records its own; after that it is refused unless they are those of the journal. If another package
+    provides the policy, it warns of other code, and records that of the learner. sources: as in `config.sources`.
+    Raises ConfigError, BrokerError, PolicyError.
     """
     here = run_settings(config)
     if found is None:
@@ -226,7 +227,7 @@ def join(config: Config, found: RecordedSettings | None, role: str, sources: Seq
     of_fold = learned(differ, config)
     if role == LEARNER and of_fold:
         fingerprint = _learned_with(config)
-        if fingerprint is not None:  # it decides: the settings may have been changed just as the first line was written
+        if fingerprint is not None:  # the journal decides: settings may have changed while its first line was written
             refuse_other_settings(fingerprint, config, "the journal")
         changes = {each.path: each.here for each in of_fold if each.here is not ABSENT}
         append(config, role, sources, _whole_algorithm(changes, found.values, here), is_change=True)
@@ -239,8 +240,8 @@ def join(config: Config, found: RecordedSettings | None, role: str, sources: Seq
 
 
 def refuse_changed(config: Config) -> None:
-    """Raises ConfigError where the run has other learning settings than the learner that is about to journal its first
-    update: they were changed since it started, and from then on the run could have neither. Raises BrokerError."""
+    """Called by a learner before it journals its first update. Raises ConfigError where the run's learning settings
+    were changed since the learner started: its journal would contradict them for ever. Raises BrokerError."""
     found = recorded(config)
     if found is None:
         return
@@ -253,14 +254,14 @@ def refuse_changed(config: Config) -> None:
 
 
 def _differing(found: RecordedSettings, here: Mapping[str, Any]) -> list[Difference]:
-    """Of the settings that belong to the run. here: those of a process, by path."""
+    """The differences in settings that belong to the run. here: the settings of a process, by path."""
     return [each for each in differences(found.values, here) if each.path not in OWN_SINCE | {PLUGIN}]
 
 
 def _compare_plugin(config: Config, run: str | None, role: str, sources: Sequence[str]) -> None:
-    """Warn where the package that brings the policy has other code than `run`, that of the run, and record the
-    learner's: who is started after it has to have the same. Of a run whose code nobody recorded, or earlier software
-    did, nothing is said."""
+    """Warn where the package that provides the policy has other code than `run`, that of the run. If the role is the
+    learner, record its code, with which later processes are compared. No warning for a run whose code was not recorded,
+    or was recorded by earlier software."""
     here = plugin_code(config.policy)
     if here == run:
         return
@@ -279,16 +280,16 @@ def _compare_plugin(config: Config, run: str | None, role: str, sources: Sequenc
 
 
 def _began_with_others(config: Config) -> bool:
-    """Whether the run has learned already, with other learning settings: one of a version that recorded none. What it
-    was made with is not what this process would record.
+    """Whether the run, which has recorded no settings, has already learned with other ones than these: it is of an
+    earlier version, and this process must not record its own as the run's.
     """
     lines = journal_lines(config)
     return bool(lines) and lines[-1].config_fingerprint != learning_fingerprint(config)
 
 
 def _learned_with(config: Config) -> str | None:
-    """The fingerprint of the settings that the newest update was journalled with; before the first, as without a
-    warm-up, that of the newest version, whose weights follow from them, too; None where there is neither."""
+    """The fingerprint of the learning settings of the newest journalled update. Without an update, that of the newest
+    version: without a warm-up, version 0 comes before any update. None where there is neither."""
     if lines := journal_lines(config):
         return lines[-1].config_fingerprint
     versions = lineage(config)
@@ -296,11 +297,11 @@ def _learned_with(config: Config) -> str | None:
 
 
 def change(config: Config, role: str, sources: Sequence[str], changes: Mapping[str, Any]) -> None:
-    """Record `changes` of the run's settings, by path, for every process that starts from now on; with another
-    algorithm all of its settings, as `config` has them.
+    """Record `changes` of the run's settings, by path, for every process that starts from now on. If they change the
+    algorithm, all of its settings are recorded, as `config` has them.
 
-    Raises ConfigError where nothing is recorded yet, since the first record holds all settings and only the roles know
-    them, and for a setting that the fold reads, once something is journalled or published.
+    Raises ConfigError where nothing is recorded yet, since the first record must hold all settings, which only the
+    roles know; and for a setting that the fold reads, once something is journalled or published.
     """
     found = recorded(config)
     if found is None:
@@ -334,8 +335,8 @@ def append(
     is_change: bool,
     fingerprint: str | None = None,
 ) -> None:
-    """Append one record and wait until it is acknowledged. fingerprint: of learning; None: that of `config`. Raises
-    BrokerError."""
+    """Append one record and wait until it is acknowledged. fingerprint: of the learning settings; None: of those of
+    `config`. Raises BrokerError."""
     record = Settings(
         SYSTEM_CLOCK.now_ms(),
         role,
@@ -378,7 +379,7 @@ def refuse_other_settings(fingerprint: str, config: Config, what: str) -> None:
 
 
 def settings_behind(fingerprint: str, config: Config) -> dict[str, Any]:
-    """The run's settings with that learning fingerprint; empty where the log has none or cannot be read."""
+    """The run's settings with this learning fingerprint; empty where the log has none or cannot be read."""
     try:
         found = recorded(config)
     except (BrokerError, WireError):

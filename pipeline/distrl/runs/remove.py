@@ -1,5 +1,6 @@
-"""Removes a run: first its workers' group, which the broker refuses while a worker lives, then its objects, then its
-topics, so that an interrupted removal can be repeated. What may be refused is read before anything is deleted."""
+"""Removes a run: first its workers' group, which the broker refuses while a worker is running, then its objects, then
+its topics, so that an interrupted removal can be repeated. Everything that may end in a refusal is read before anything
+is deleted."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ from distrl.types import ObjectRef
 from distrl.wire.codec import has_unknown_schema
 
 AT_ONCE: Final = 16
-"""Objects deleted side by side. (Not all endpoints delete several in one request.)"""
+"""Objects deleted concurrently. (Not every endpoint can delete several in one request.)"""
 
 BATCH: Final = 1_000
-"""Objects deleted between two words of progress."""
+"""Objects deleted between two reports of progress."""
 
 OnDeleted = Callable[[int], None]
-"""Called with how many objects are deleted so far."""
+"""Called with the number of objects deleted so far."""
 
 
 def remove(
@@ -41,9 +42,9 @@ def remove(
 ) -> int:
     """Delete `config.run`: the workers' group, its checkpoints and verdicts in the store, the topics.
 
-    with_shared: also the adapters and screenshots that its records name, but for those that a record of `others`, runs
-    on this broker, names by the same key. Returns how many objects were deleted. Raises BrokerError, also where one of
-    those has a record of a newer version, and StoreError; repeating it goes on.
+    with_shared: also delete the adapters and screenshots that its records name, except those that a record of `others`
+    (runs on this broker) names too. Returns how many objects were deleted. Raises StoreError and BrokerError, the
+    latter also where a run of `others` has a record of a newer version; a repeated call continues.
     """
     with KeySet() as doomed:
         if with_shared:
@@ -53,7 +54,7 @@ def remove(
                 for ref in named(with_run(config, other), refuse_newer=True):
                     doomed.discard(ref.key)
         delete_group(config)
-        for folder in (RUNS, VERDICTS):  # listed to the end first: a listing's next page goes on from a key of the last
+        for folder in (RUNS, VERDICTS):  # list all before deleting: a listing's next page continues after a listed key
             for key in listed(store, f"{folder.of(config.run)}/"):
                 doomed.add(key)
         deleted = _delete(store, doomed, on_deleted)
@@ -64,7 +65,7 @@ def remove(
 
 
 def _delete(store: ObjectStore, keys: Iterable[str], on_deleted: OnDeleted) -> int:
-    """How many there were. Raises StoreError of the first that cannot be deleted."""
+    """Delete `keys`; returns how many there were. Raises StoreError for the first that cannot be deleted."""
     coming, deleted = iter(keys), 0
     with ThreadPoolExecutor(AT_ONCE, "deletion") as pool:
         while batch := list(islice(coming, BATCH)):
@@ -77,7 +78,7 @@ def _delete(store: ObjectStore, keys: Iterable[str], on_deleted: OnDeleted) -> i
 def named(config: Config, *, refuse_newer: bool = False) -> Iterator[ObjectRef]:
     """Every content-addressed object that a record of the run names, some more than once. Raises BrokerError.
 
-    refuse_newer: also for a record of a newer version, which names what this one cannot read.
+    refuse_newer: raise BrokerError also for a record of a newer version, as it is unknown which objects it names.
     """
     for topic in NAMING:
         try:

@@ -1,7 +1,7 @@
-"""Removes what is no record of settings from the topic of a run's settings: as long as it is there, no role starts.
+"""Removes unreadable records from the topic of a run's settings: no role starts while there is one.
 
-The records that can be read are appended again, and then all before them is deleted: Kafka deletes from the start of a
-log alone. Killed in between, the same call does what is left.
+The readable records are appended again, and then everything before them is deleted, since Kafka can delete only from
+the start of a log. After a kill, the same call completes the repair.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from distrl.runs.recorded import TOPIC, settings_in
 from distrl.wire.codec import has_unknown_schema
 
 PARTITION = 0
-"""The topic has one: its records have an order."""
+"""The topic's only partition, so its records have one order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What a read of the topic found. end: the offset behind the last record."""
+    """The readable and unreadable records of the topic. end: the offset behind the last record."""
 
     readable: Sequence[RawRecord]
     errors: Sequence[WireError]
-    """One for each record that is no settings, with its place."""
+    """One for each unreadable record, with its place."""
     end: int
 
 
 def damage(config: Config) -> Damage:
-    """What is in the topic. Raises WireError for a record of a newer version, which is no damage, and BrokerError."""
+    """Reads the topic. Raises BrokerError, and WireError for a record of a newer version, which is not damage."""
     readable, errors = list[RawRecord](), list[WireError]()
     with LogReader(config, TOPIC) as reader:
         for raw in (raw for batch in reader.to_end() for raw in batch):
@@ -51,7 +51,7 @@ def damage(config: Config) -> Damage:
 
 
 def repair(config: Config, found: Damage) -> None:
-    """Leave of the topic what could be read. Raises BrokerError where somebody else has written since `found`."""
+    """Leave only the readable records in the topic. Raises BrokerError where somebody has written since `found`."""
     name = topic_name(config.run, TOPIC)
     changed = BrokerError(name, "has a record more by now", "run the same command again")
     once: list[RawRecord] = []
@@ -65,7 +65,7 @@ def repair(config: Config, found: Damage) -> None:
                 place = producer.publish_bytes(name, raw.key, raw.value, raw.headers, PARTITION).result(longest_s)
                 if place is None or place.offset != found.end + at:
                     raise changed
-        client = admin(config.kafka)  # by name: one that is collected answers nothing
+        client = admin(config.kafka)  # in a variable: a client that is garbage-collected never answers
         client.delete_records([before])[before].result(longest_s)
     except KafkaException as error:
         raise explain(error.args[0], name, "delete what is no settings", config.kafka) from None

@@ -1,4 +1,4 @@
-"""A run's settings as values by path: which identify what is learned, and how those of a process differ from them."""
+"""A run's settings as values by path: which of them decide what is learned, and how those of a process differ."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ ABSENT = object()
 
 BASE_PATH, BASE_SHA256, ADAPTERS_PATH = "policy.base_model", "policy.base_model_sha256", "policy.adapters"
 STORE = {"url", "region", "addressing"}
-"""Of the section `store`: where a shared store is. The credentials are each machine's own."""
+"""The settings of the section `store` that belong to a run: where a shared store is. Credentials are each machine's
+own."""
 NOT_SETTINGS = (BASE_SHA256, ADAPTERS_PATH)
-"""Compared like settings, but nobody can set them."""
+"""Compared like settings, although nobody can set them."""
 
 ADAPTERS = "peft"
 """File format of adapters. A run has one, since versions and checkpoints are compared by their bytes."""
@@ -75,24 +76,24 @@ def learning_fingerprint(config: Config, base: str | None = None) -> str:
 
 
 def before_values(config: Config) -> dict[str, Any]:
-    """Path -> value of each setting that stands for runs which were begun before it was there (Effect.before)."""
+    """Path -> the value that runs which were begun before the setting existed are taken to have (Effect.before)."""
     return {path: each.before for path, each in config.effects().items() if each.learned and each.before is not UNSET}
 
 
 def run_settings(config: Config) -> dict[str, Any]:
     """Every setting that belongs to the run, by path, with what identifies its base model and its adapters.
 
-    No credential is in, and no address, name or place of a machine or process: the store is in if other machines can
-    reach it. Raises PolicyError where the base model is unreadable.
+    It has no credentials, and no address, name or path of a single machine or process; it names the store if other
+    machines can reach it. Raises PolicyError where the base model is unreadable.
     """
     return {**shared_settings(config), BASE_SHA256: base_sha256(config.policy), ADAPTERS_PATH: ADAPTERS}
 
 
 def shared_settings(config: Config) -> dict[str, Any]:
-    """Those of `run_settings` that somebody can set."""
+    """`run_settings` without NOT_SETTINGS."""
     named = {} if _is_on_this_machine(config.store.url) else config.store.model_dump(mode="json", include=STORE)
     base = config.policy.base_model
-    # Who takes it from the log is started in another directory
+    # absolute, as processes that take it from the log run in other directories
     whole = {BASE_PATH: str(base.absolute())} if base is not None and base.exists() else {}
     return {
         **config.shared(),
@@ -102,19 +103,19 @@ def shared_settings(config: Config) -> dict[str, Any]:
 
 
 def differences(run: Settings, here: Settings) -> list[Difference]:
-    """The settings that differ, sorted by path. Empty where `run` is: its settings are unknown. Pure."""
+    """The settings that differ, sorted by path. Empty if `run` is empty, as its settings are then unknown. Pure."""
     if not run:
         return []
     both = {path: (run.get(path, ABSENT), here.get(path, ABSENT)) for path in sorted(run.keys() | here.keys())}
     found = [Difference(path, then, now) for path, (then, now) in both.items() if then != now]
     changed = {each.path for each in found}
-    # Show either path or sha256 of the base model: neither for a moved one; for another one the path tells more.
+    # Of the base model, show neither path nor sha256 if it has only moved, and else the path, which says more.
     hidden = BASE_PATH if run.get(BASE_SHA256) == here.get(BASE_SHA256) else BASE_SHA256
     return [each for each in found if each.path != hidden or {BASE_PATH, BASE_SHA256} - changed == {BASE_PATH}]
 
 
 def learned(found: list[Difference], config: Config) -> list[Difference]:
-    """Those that change what is learned. Pure."""
+    """The differences that change what is learned. Pure."""
     effects = config.effects()
     return [
         each
@@ -124,7 +125,7 @@ def learned(found: list[Difference], config: Config) -> list[Difference]:
 
 
 def other_settings(found: list[Difference], what: str, run: str) -> ConfigError:
-    """The refusal of learning settings that `what` of `run` was not made with. found: at least one. Pure."""
+    """The error for learning settings that `what` of `run` was not made with. found: at least one. Pure."""
     given = [each for each in found if each.run is not ABSENT and each.path not in NOT_SETTINGS]
     flags = " ".join(_flag(each) for each in given)
     go_on = f"go on with {flags}" if flags else "use the version of DistRL that the run was made with"
@@ -136,7 +137,7 @@ def other_settings(found: list[Difference], what: str, run: str) -> ConfigError:
 
 
 def _delete(tree: dict[str, Any], names: Sequence[str]) -> None:
-    """Delete the leaf at `names`, and the nodes that it leaves empty: older versions had neither."""
+    """Delete the leaf at `names`, and nodes that become empty by that: older versions had neither."""
     first, *rest = names
     if rest:
         _delete(tree[first], rest)
@@ -145,7 +146,7 @@ def _delete(tree: dict[str, Any], names: Sequence[str]) -> None:
 
 
 def _is_on_this_machine(url: str) -> bool:
-    """Whether the address of a store means another place on another machine."""
+    """Whether the address of a store is valid on this machine only."""
     host = urlsplit(url).hostname
     if url.startswith("file:") or host in (None, "localhost"):
         return True

@@ -91,8 +91,9 @@ def test_weights_that_another_learner_has_published_again_stay(config: Config) -
     versions, lineage = published(config, store), Lineage(config)
     assert lineage.read() == versions, "as at the checkpoint before"
     publish(config, [factories.version(COUNT, adapter=versions[1].adapter)])
-    prune_adapters(config, store, lineage, NamedVersions(), {})
-    assert stored(store, versions) == {1, COUNT - 2, COUNT - 1}
+    unseen = frozenset([versions[2].adapter.key])
+    prune_adapters(config, store, lineage, NamedVersions(), {}, unseen)
+    assert stored(store, versions) == {1, 2, COUNT - 2, COUNT - 1}
 
 
 def test_whole_weights_are_not_exported_as_an_adapter(config: Config, tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ from distrl.broker.reader import RawRecord
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError
-from distrl.learner import intake, loop
+from distrl.learner import intake, loop, saving
 from distrl.learner.recover import Log, Recovered
 from distrl.learner.state import LearnerState
+from distrl.store.adapters import put_adapter
 from distrl.store.checkpoints import checkpoints
 from distrl.store.directory import DirectoryStore
 from distrl.store.objects import ObjectStore
@@ -198,3 +199,39 @@ def test_the_first_checkpoint_reads_only_the_versions_that_came_since_the_start(
         learner.work()
     assert checkpoints(DirectoryStore(tmp_path), kept.run) == [1]
     assert read == [3, 1], "the last of them again, to see that the log has it still"
+
+
+def test_an_adapter_that_is_published_again_is_neither_being_deleted_nor_deleted_later(
+    settings: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a void line: the weights of an old version become the newest one while a checkpoint is under way."""
+    kept = settings.model_copy(update={"learner": settings.learner.model_copy(update={"keep_adapters": 1})})
+    store, state = DirectoryStore(tmp_path), LearnerState(kept)
+    state.u = kept.warmup.updates
+    again, newest = (put_adapter(store, kept.run, weights) for weights in (state.policy.adapter(), b"newest"))
+    log = [factories.version(0, adapter=again, update=0), factories.version(1, adapter=newest, update=1)]
+    topic, pruning, announced = topic_name(kept.run, "versions"), threading.Event(), list[frozenset[str]]()
+    records = [RawRecord(LogPosition(topic, 0, at), b"", encode(each), 0) for at, each in enumerate(log)]
+
+    def prune(config: Config, store: ObjectStore, lineage: Any, named: Any, read: Any, stay: frozenset[str]) -> None:
+        announced.append(stay)
+        assert pruning.wait(60.0)
+        if again.key not in stay:
+            store.delete(again.key)
+
+    monkeypatch.setattr(versions, "read_since", lambda *_: iter(records))
+    monkeypatch.setattr(saving, "prune_adapters", prune)
+    learner = loop_of(kept, store, state, threading.Event(), monkeypatch)
+    monkeypatch.setattr(learner._intake, "read", lambda _: pruning.set())  # what it does while it waits
+    with ExitStack() as readers:
+        monkeypatch.setattr(intake, "LogReader", Reader)
+        learner.follow(readers)
+        learner._checkpoint()
+        learner._publish()
+        pruning.set()
+        learner._settle()
+        assert store.get(again) == state.policy.adapter()
+        learner._checkpoint()
+        learner._settle()
+    assert announced == [{newest.key}, {again.key}], "the log may not show the version that was just published"
+    assert store.get(again) == state.policy.adapter()

@@ -13,6 +13,7 @@ from distrl.errors import BrokerError, StoreError
 from distrl.learner.publish import Publisher, publishes
 from distrl.learner.reservations import Reservation, reserve
 from distrl.learner.state import LearnerState
+from distrl.store.adapters import put_adapter
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import Version
 
@@ -95,6 +96,24 @@ def test_the_next_number_is_above_a_rollback(settings: Config, state: LearnerSta
     state.u += 1
     Publisher(settings, store, sent.append, [sent[0], rollback], lambda: 2).due(state)
     assert (sent[1].version, sent[1].parent) == (8, 7)
+
+
+def test_only_a_version_that_takes_an_adapter_of_before_the_newest_waits_for_what_may_delete_it(
+    settings: Config, state: LearnerState, store: ObjectStore
+) -> None:
+    sent, waited = list[Version](), list[int]()
+    other = b"other weights"
+
+    def publish(known: list[Version]) -> None:
+        Publisher(settings, store, sent.append, known, lambda: 1, None, lambda: waited.append(len(known))).due(state)
+
+    publish([])
+    state.u += 1
+    publish([sent[0]])
+    state.u += 1
+    between = replace(sent[1], version=2, adapter=put_adapter(store, settings.run, other))
+    publish([*sent, between])
+    assert ([each.version for each in sent], waited) == ([0, 1, 3], [3])
 
 
 def test_nothing_is_announced_whose_weights_could_not_be_stored(

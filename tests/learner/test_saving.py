@@ -180,7 +180,7 @@ def test_each_checkpoint_goes_on_with_the_versions_that_the_one_before_has_read(
     settings: Config, store: Store, saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[Lineage] = []
-    monkeypatch.setattr(saving, "prune_adapters", lambda config, store, lineage, named, read: given.append(lineage))
+    monkeypatch.setattr(saving, "prune_adapters", lambda config, store, lineage, *_: given.append(lineage))
     state = LearnerState(settings)
     for state.u in range(3):
         begin(saver, snapshot(state, IdSet()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -92,13 +92,19 @@ def prunable(
 
 
 def prune_adapters(
-    config: Config, store: ObjectStore, lineage: Lineage, named: NamedVersions, read: Mapping[int, int]
+    config: Config,
+    store: ObjectStore,
+    lineage: Lineage,
+    named: NamedVersions,
+    read: Mapping[int, int],
+    announced: Container[str] = (),
 ) -> int:
     """Delete the adapters that the settings no longer retain; returns how many. Only the run's learner may call it.
 
     lineage: reused from call to call, so that each call reads only the new versions. named: what the trajectories
-    before `read` (partition -> offset) name; those after it are read here. If it is interrupted, the next call
-    continues. Raises BrokerError, StoreError.
+    before `read` (partition -> offset) name; those after it are read here. announced: keys of adapters that stay, as
+    their versions may not be visible in the log yet. If it is interrupted, the next call continues. Raises
+    BrokerError, StoreError.
     """
     keep, every = config.learner.keep_adapters, config.learner.keep_adapters_every
     if keep is None:
@@ -116,7 +122,11 @@ def prune_adapters(
     if blocks is None:
         LOG.info("no adapter is pruned yet: which versions the oldest trajectories name was not recorded at that time")
         return 0
-    doomed = prunable(versions, keep, every, lambda number: number // BLOCK in blocks)
+    doomed = [
+        version
+        for version in prunable(versions, keep, every, lambda number: number // BLOCK in blocks)
+        if version.adapter.key not in announced
+    ]
     settings = f"learner.keep_adapters={keep}" + (f" and keep_adapters_every={every}" if every is not None else "")
     deleted = delete_adapters(store, config.run, doomed, settings)
     if deleted:

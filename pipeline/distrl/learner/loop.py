@@ -96,7 +96,13 @@ class Loop:
         lineage = Lineage(config)
         self._versions = lineage.read()
         self._publisher = Publisher(
-            config, store, journal_writer.publish_version, self._versions, SYSTEM_CLOCK.now_ms, history
+            config,
+            store,
+            journal_writer.publish_version,
+            self._versions,
+            SYSTEM_CLOCK.now_ms,
+            history,
+            self._settle,  # the checkpoint under way may be deleting that very adapter
         )
         self._metrics = LearnerMetrics()
         self._dead_letters = DeadLetters.of(config, producer)
@@ -310,7 +316,8 @@ class Loop:
             self._log.id,
             log.named,
         )
-        self._saver.begin(made, log.trajectories_read())
+        announced = self._publisher.newest_adapters(self._config.learner.keep_adapters or 0)
+        self._saver.begin(made, log.trajectories_read(), announced)
         warn_if_window_is_narrow(self._config, self._state)
 
     def _settle(self) -> None:

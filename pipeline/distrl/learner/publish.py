@@ -28,7 +28,9 @@ def publishes(folded: int, config: Config) -> bool:
 class Publisher:
     """Publishes the state's weights where they are due.
 
-    known: every version in the log. history: the journal's, which says whose updates are void.
+    known: every version in the log. history: the journal's, which says whose updates are void. before_reuse: called
+    before a version takes the adapter of an earlier one that is not the newest; once it returns, nothing may be about
+    to delete that adapter.
 
     A version belongs to the update after which it was made; its number is one above the highest ever reserved. A
     learner that redoes an update finds its version in the log and only compares the weights. Versions of void updates
@@ -43,8 +45,10 @@ class Publisher:
         known: Iterable[Version],
         now_ms: Callable[[], int],
         history: History | None = None,
+        before_reuse: Callable[[], object] = lambda: None,
     ) -> None:
         self._config, self._store, self._publish, self._now_ms = config, store, publish, now_ms
+        self._before_reuse = before_reuse
         self._of_update: dict[int, Version] = {}
         self._made: Version | None = None
         self._reserved: int | None = None
@@ -57,7 +61,8 @@ class Publisher:
         self._published = max((version.version for version in every), default=-1)
         self.newest: Version | None = None
         self.versions = every
-        """Every version of the run, void ones too."""
+        """Every version of the run, void ones too, ascending."""
+        self._adapters = {version.adapter.sha256 for version in every}
         for version in every:
             if version.version in counting:
                 self._remember(version)
@@ -66,6 +71,11 @@ class Publisher:
     def highest(self) -> int:
         """The highest number known to be reserved or published; -1 for none."""
         return max(self._given, -1 if self._reserved is None else self._reserved)
+
+    def newest_adapters(self, count: int) -> frozenset[str]:
+        """Keys of the adapters of the newest `count` versions, also of one that may not be in the log yet."""
+        found = self.versions[-count:] if count else []
+        return frozenset(each.adapter.key for each in [*found, self._made] if each is not None)
 
     def look_up_reserved(self) -> None:
         """Read the reserved numbers, so that `highest` includes them. Raises StoreError.
@@ -122,6 +132,9 @@ class Publisher:
         """The record of these weights. A retry returns the same record, as the first attempt may be in the log."""
         if self._made is not None and self._made.update == update and self._made.version > self._published:
             return self._made
+        sha256 = hashlib.sha256(weights).hexdigest()
+        if sha256 in self._adapters and sha256 != self.versions[-1].adapter.sha256:
+            self._before_reuse()
         adapter = put_adapter(self._store, self._config.run, weights)
         number = self._reserve(update, adapter.sha256)
         self._made = Version(
@@ -153,6 +166,7 @@ class Publisher:
 
     def _remember(self, version: Version) -> None:
         self._of_update.setdefault(version.update, version)
+        self._adapters.add(version.adapter.sha256)
         self._given, self._published = max(self._given, version.version), max(self._published, version.version)
         if self.newest is None or version.version > self.newest.version:
             self.newest = version

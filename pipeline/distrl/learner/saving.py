@@ -67,15 +67,17 @@ class CheckpointSaver:
         """Whether `delete_refused` would delete anything."""
         return bool(self._refused)
 
-    def begin(self, made: Snapshot, read: Mapping[int, int]) -> None:
+    def begin(self, made: Snapshot, read: Mapping[int, int], announced: frozenset[str] = frozenset()) -> None:
         """Start to save `made`, a copy. The upload before it must be settled or abandoned.
 
-        read: partition -> offset before which all trajectories are covered by the version names in `made`.
+        read: partition -> offset before which all trajectories are covered by the version names in `made`. announced:
+        keys of adapters that are not pruned. An adapter that is pruned may be stored again only once this checkpoint
+        is settled.
         """
         assert self._upload is None, "one at a time"
         prunable = None if self._refused else self._prunable
         self._begun = made.u
-        self._upload = partial(self._save, made, dict(read), prunable)
+        self._upload = partial(self._save, made, dict(read), announced, prunable)
         self._future = self._pool.submit(self._upload)
 
     def settle(self, meanwhile: Callable[[], object]) -> None:
@@ -129,7 +131,9 @@ class CheckpointSaver:
         self.abandon()
         self._pool.shutdown()
 
-    def _save(self, made: Snapshot, read: Mapping[int, int], prunable: frozenset[str] | None) -> frozenset[str]:
+    def _save(
+        self, made: Snapshot, read: Mapping[int, int], announced: frozenset[str], prunable: frozenset[str] | None
+    ) -> frozenset[str]:
         """Runs on the thread. prunable: tensor files that may be deleted; None: prune nothing."""
         run, learner = self._config.run, self._config.learner
         save_checkpoint(self._store, run, *made)
@@ -137,14 +141,15 @@ class CheckpointSaver:
         try:
             if prunable is not None:
                 prune(self._store, run, learner.keep_checkpoints, prunable)
-                self._prune_adapters(made, read)
+                self._prune_adapters(made, read, announced)
             return tensor_files(self._store, run)
         except StoreError as error:
             LOG.warning("checkpoints are pruned after a later one: %s", error)
             return frozenset()
 
-    def _prune_adapters(self, made: Snapshot, read: Mapping[int, int]) -> None:
+    def _prune_adapters(self, made: Snapshot, read: Mapping[int, int], announced: frozenset[str]) -> None:
+        named = NamedVersions.of(made.meta["named"])
         try:
-            prune_adapters(self._config, self._store, self._lineage, NamedVersions.of(made.meta["named"]), read)
+            prune_adapters(self._config, self._store, self._lineage, named, read, announced)
         except (StoreError, BrokerError) as error:
             LOG.warning("adapters are pruned after the next checkpoint: %s", error)

@@ -74,8 +74,11 @@ def choose(checkpoints: Iterable[Saved], updates: Sequence[Update], ranges: Offs
 
 def refusal(saved: Saved, updates: Sequence[Update], ranges: OffsetRanges) -> str | None:
     """Why `saved` cannot be resumed from; None where it can, as far as offsets tell."""
-    if (why := not_of_journal(saved, updates)) is not None:
-        return why
+    return not_of_journal(saved, updates) or not_in_log(saved, ranges)
+
+
+def not_in_log(saved: Saved, ranges: OffsetRanges) -> str | None:
+    """Why the log does not support `saved`; None where it does, as far as offsets tell."""
     for place, offset in sorted(saved.watermarks.items()):
         if ranges.get(place, (0, 0))[1] < offset:
             return f"{place[0]}[{place[1]}] ends at {ranges.get(place, (0, 0))[1]}, and it has folded up to {offset}"
@@ -98,16 +101,13 @@ def not_of_journal(saved: Saved, updates: Sequence[Update]) -> str | None:
 
 
 def is_void(saved: Saved, history: History) -> bool:
-    """Whether the journal once had the updates of `saved`, and later made some of them void.
+    """Whether the journal, which does not support `saved` (`not_of_journal`), once had its updates, and later made some
+    of them void.
 
     Journal and checkpoint then belong together, wherever both were copied to. False for a checkpoint of earlier
     software, whose manifest does not say which updates it has folded.
     """
-    return (
-        saved.history != ""
-        and not_of_journal(saved, history.updates) is not None
-        and any(not_of_journal(saved, updates) is None for updates in history.before_voids())
-    )
+    return saved.history != "" and any(not_of_journal(saved, updates) is None for updates in history.before_voids())
 
 
 def beyond(history: History, versions: Iterable[Version]) -> list[int]:

@@ -20,7 +20,7 @@ from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError, WireError
 from distrl.learner.adapters import NamedVersions
-from distrl.learner.choose_checkpoint import OffsetRanges, Saved, is_void, marks, not_of_journal, refusal
+from distrl.learner.choose_checkpoint import OffsetRanges, Saved, is_void, marks, not_in_log, not_of_journal
 from distrl.learner.reading import TOPICS, reached, window_sha256
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState, needed
@@ -98,7 +98,8 @@ def recover(
             refused[u] = UNUSABLE
             LOG.warning("the checkpoint of %d updates is refused: %s", u, UNUSABLE)
             continue
-        why: str | None = refusal(saved, history.updates, log.ranges)
+        other_journal = not_of_journal(saved, history.updates)
+        why = other_journal or not_in_log(saved, log.ranges)
         if why is None:
             refuse_other_settings(meta["config_fingerprint"], config, f"the checkpoint of update {u}")
             found = load_checkpoint(store, config.run, u)
@@ -114,9 +115,9 @@ def recover(
                 LOG.info("restored the checkpoint of %d updates; %d transitions refilled", u, state.transitions)
                 return Recovered(state, IdSet.of(meta["seen"]), _named(config, meta, state), refused)
             refuse_other_log(config, history, log, why, content=True)
-        elif not is_void(saved, history):
+        elif other_journal is None or not is_void(saved, history):
             saved_on = str(meta.get("log_id", ""))
-            if not_of_journal(saved, history.updates) is not None:
+            if other_journal is not None:
                 _refuse_shorter_copy(config, history, log, why, saved_on)
             refuse_other_log(config, history, log, why, saved_on=saved_on)
         refused[u] = why

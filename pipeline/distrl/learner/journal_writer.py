@@ -10,7 +10,8 @@ is replaced in the same way; reading then finds what was lost.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TypeVar
 
@@ -33,7 +34,19 @@ T = TypeVar("T")
 
 
 class UnwrittenError(BrokerError):
-    """The broker did not take a record, or did not acknowledge it."""
+    """The broker did not take a record, did not acknowledge it, or did not answer before one was written: a retry may
+    succeed."""
+
+
+@contextmanager
+def as_unwritten() -> Iterator[None]:
+    """Raises UnwrittenError for a BrokerError; that another learner has taken over stays a ReplacedError."""
+    try:
+        yield
+    except ReplacedError:
+        raise
+    except BrokerError as error:
+        raise UnwrittenError(error.where, error.what, error.hint) from error
 
 
 class OtherLinesError(BrokerError):
@@ -111,12 +124,8 @@ class JournalWriter:
 
         For actions that write no record: a record of a replaced learner would be refused by the broker.
         """
-        try:
+        with as_unwritten():
             claims.refuse_replaced(self.claim, self._config, ROLE)
-        except ReplacedError:
-            raise
-        except BrokerError as error:
-            raise UnwrittenError(error.where, error.what, error.hint) from error
 
     def _write(self, write: Callable[[], object], is_written: Callable[[], bool]) -> None:
         reopened = self._in_doubt
@@ -129,7 +138,8 @@ class JournalWriter:
             if isinstance(error, RefusedError) and (reopened or not isinstance(error, BeyondUseError)):
                 raise
             self._in_doubt = True
-            raise UnwrittenError(error.where, error.what, error.hint) from error
+            with as_unwritten():
+                raise
 
     def _unless_replaced(self, act: Callable[[], T]) -> T:
         try:

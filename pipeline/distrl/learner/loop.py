@@ -27,12 +27,12 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.versions import Lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
-from distrl.errors import BrokerError, DistrlError, StoreError
+from distrl.errors import DistrlError, StoreError
 from distrl.learner.choose_checkpoint import beyond, chain
 from distrl.learner.draws import DrawsSender
 from distrl.learner.figures import FiguresSender
 from distrl.learner.intake import POLL_S, Intake
-from distrl.learner.journal_writer import JournalWriter, UnwrittenError
+from distrl.learner.journal_writer import JournalWriter, UnwrittenError, as_unwritten
 from distrl.learner.metrics import FOLDING, WAITING, LearnerMetrics
 from distrl.learner.publish import Publisher
 from distrl.learner.ranks import Leader
@@ -295,10 +295,8 @@ class Loop:
 
     def _refuse_changed(self) -> None:
         """`refuse_changed`; raises UnwrittenError where no broker answers, so that it is retried."""
-        try:
+        with as_unwritten():
             refuse_changed(self._config)
-        except BrokerError as error:
-            raise UnwrittenError(error.where, error.what, error.hint) from error
 
     def _publish(self) -> None:
         self._publisher.due(self._state)

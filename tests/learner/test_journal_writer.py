@@ -1,15 +1,20 @@
-"""A line of the journal that the broker has lost is found by where the next one lands."""
+"""A line of the journal that the broker has lost is found by where the next one lands. A learner that was replaced
+writes nothing more."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import factories
 import pytest
+from distrl.broker import claims
+from distrl.broker.claims import Claim, ReplacedError
 from distrl.broker.reader import CutError
-from distrl.config import load
+from distrl.config import Config, load
+from distrl.errors import BrokerError
 from distrl.learner import journal_writer
-from distrl.learner.journal_writer import JournalWriter
-from distrl.types import LogPosition, Update
+from distrl.learner.journal_writer import JournalWriter, UnwrittenError
+from distrl.types import LogPosition, Update, Version
 
 
 @dataclass
@@ -65,3 +70,33 @@ def test_a_journal_that_is_whole_is_written_on(log: Log, writer: JournalWriter, 
     log.next_offset += ends_written_again
     writer.append(line(3))
     assert log.lines == [line(u) for u in range(4)]
+
+
+class Fenced(Log):
+    """In place of a journal that another learner has opened since."""
+
+    def publish_version(self, version: Version) -> None:
+        raise claims.fenced("demo", "learner")
+
+
+@pytest.mark.parametrize("unanswered", [0, 1])
+def test_a_version_of_a_learner_that_was_replaced_opens_no_journal_again(
+    monkeypatch: pytest.MonkeyPatch, unanswered: int
+) -> None:
+    """unanswered: how often no broker says first who has the role."""
+    asked, opened = list[int](), list[Config]()
+
+    def refuse_replaced(mine: Claim, config: Config, role: str, longest_s: float = 0.0) -> None:
+        asked.append(len(asked))
+        if len(asked) <= unanswered:
+            raise BrokerError("kafka.bootstrap", "no broker answers", "start it")
+        raise claims.replaced("demo", "learner")
+
+    writer = JournalWriter(load(sets=["run=demo"], environ={}))
+    writer._journal, writer.claim = Fenced(), Claim(1, "a")  # type: ignore[assignment]
+    monkeypatch.setattr(claims, "refuse_replaced", refuse_replaced)
+    monkeypatch.setattr(journal_writer, "Journal", opened.append)
+    for error in [UnwrittenError] * unanswered + [ReplacedError] * 2:
+        with pytest.raises(error):
+            writer.publish_version(factories.version(1))
+    assert (len(asked), opened) == (unanswered + 2, [])

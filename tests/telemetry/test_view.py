@@ -5,6 +5,8 @@ import pytest
 from distrl.broker.packed_state import pack, unpack
 from distrl.cli.stack import without_success
 from distrl.errors import WireError
+from distrl.evaluate.curves import SuccessRate, evaluated, score
+from distrl.evaluate.policies import by_policy
 from distrl.telemetry import view as telemetry_view
 from distrl.telemetry.screen import render
 from distrl.telemetry.view import FORGOTTEN_MS, HEARTBEAT_STALE_MS, VERSIONS_KEPT, RunView, Score
@@ -50,10 +52,15 @@ def test_lag_is_against_the_newest_version_when_the_trajectory_ended_however_top
     assert (status.lag_max, status.lag_mean) == (2, 2 / 6)
 
 
-def test_an_evaluation_counts_each_task_once_and_an_interruption_as_none() -> None:
+def test_the_first_evaluation_of_a_task_counts_whatever_its_outcome_here_and_in_reports() -> None:
     view = RunView()
-    for task_id, outcome in [("a", Outcome.SUCCESS), ("a", Outcome.FAILURE), ("b", Outcome.INTERRUPTED)]:
-        view.feed(Evaluation(2, "c" * 64, f"2-{task_id}", trajectory(task_id, outcome)))
+    unknown = [("b", Outcome.INTERRUPTED), ("c", Outcome.UNKNOWN)]
+    played = [("a", Outcome.SUCCESS), ("a", Outcome.FAILURE), *unknown, ("b", Outcome.FAILURE), ("c", Outcome.FAILURE)]
+    log = [Evaluation(2, "c" * 64, f"2-{task_id}", trajectory(task_id, outcome)) for task_id, outcome in played]
+    for each in log:
+        view.feed(each)
+    (scores,) = by_policy(log).values()
+    assert list(scores.values()) == [score(evaluated(log, Split.TRAIN)[2])] == [SuccessRate(1, 1, others=2)]
     assert view.status(2_000).evaluations == ((2, Split.TRAIN, 1, 1.0),)
 
 

@@ -1,4 +1,5 @@
-"""A trajectory is its task id: the first record in the log wins, a later one is counted and skipped."""
+"""A trajectory is its task id: the first record in the log wins, a later one is counted and skipped. An evaluation is
+its policy and task."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from itertools import groupby
 from typing import Annotated, Any, Final
 
 import msgspec
+
+from distrl.types import Evaluation
 
 Series = tuple[str, int, str]
 """What ids have in common that differ in one number: the text before it, its number of digits, the text after it."""
@@ -160,6 +163,23 @@ def _split(each: str) -> tuple[tuple[Series, int], int]:
     prefix, digits, suffix = found.groups()
     block, bit = divmod(int(digits), BLOCK)
     return ((prefix, len(digits), suffix), block), bit
+
+
+def policy_and_task(evaluation: Evaluation) -> str:
+    """Names what was evaluated: a version, or an agent without weights, on a task.
+
+    Of the evaluations with one name the first in the log counts, whatever its outcome: a later one that is judged does
+    not take the place of one that is not. `distrl status`, reports and `distrl scores` all count by this name.
+    """
+    task = evaluation.trajectory.task
+    policy = str(evaluation.version) if evaluation.version >= 0 else f"{evaluation.version} {evaluation.version_sha256}"
+    return f"{policy}/{task.suite}/{task.split.value}/{task.task_id}"
+
+
+def first_evaluations(evaluations: Iterable[Evaluation]) -> Iterator[Evaluation]:
+    """Those that count, in the order of the log."""
+    seen = IdSet()
+    return (each for each in evaluations if seen.add(policy_and_task(each)))
 
 
 def _text(series: Series, number: int) -> str:

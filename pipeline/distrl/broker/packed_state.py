@@ -15,7 +15,7 @@ from distrl.errors import WireError
 
 S = TypeVar("S")
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """To be raised whenever a fold gives another state for the same log; other fields are noticed without."""
 
 UNPACKED_BYTES: Final = 32 * 1024 * 1024

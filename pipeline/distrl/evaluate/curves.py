@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from distrl.broker.duplicates import first_evaluations
 from distrl.types import Evaluation, LoggedTrajectory, Outcome, Split, Trajectory, Update, Version
 
 BY_HAND = "-by-hand"
@@ -114,10 +115,10 @@ def evaluated(evaluations: Iterable[Evaluation], split: Split) -> dict[int, list
 
     Versions are compared on one suite: that of most evaluations of the lowest version, whichever phone was first.
     """
-    found: dict[int, dict[str, Trajectory]] = defaultdict(dict)
-    for evaluation in _by_suite(evaluations, split)[0]:
-        found[evaluation.version].setdefault(evaluation.trajectory.task_id, evaluation.trajectory)
-    return {version: list(found[version].values()) for version in sorted(found)}
+    found: dict[int, list[Trajectory]] = defaultdict(list)
+    for evaluation in first_evaluations(_by_suite(evaluations, split)[0]):
+        found[evaluation.version].append(evaluation.trajectory)
+    return {version: found[version] for version in sorted(found)}
 
 
 def of_other_suites(evaluations: Iterable[Evaluation], split: Split) -> int:

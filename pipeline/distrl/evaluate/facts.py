@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from distrl.broker.duplicates import first_evaluations
 from distrl.evaluate import curves, policies
 from distrl.evaluate.failures import FailedCondition, JudgedAttempt, by_condition
 from distrl.tasks.list_report import folded
@@ -121,16 +122,9 @@ def _positioned(data: RunData, version: int, played: Iterable[Trajectory]) -> It
 
 
 def _attempts(data: RunData) -> Iterator[Trajectory]:
-    """Every attempt once: training, then for each version or agent the first judged record of each task."""
+    """Every attempt once: training, then the evaluations that count and have a known outcome."""
     yield from (each.trajectory for each in data.trajectories)
-    seen: set[tuple[int, str, str]] = set()
-    for each in data.evaluations:
-        played = each.trajectory
-        agent = each.version_sha256 if each.version < 0 else ""
-        key = each.version, agent, played.task_id
-        if played.outcome.is_known and key not in seen:
-            seen.add(key)
-            yield played
+    yield from (each.trajectory for each in first_evaluations(data.evaluations) if each.trajectory.outcome.is_known)
 
 
 def success_of(side: tuple[int, list[Trajectory]] | None) -> float | None:

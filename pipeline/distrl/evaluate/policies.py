@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from distrl.broker.duplicates import first_evaluations
 from distrl.evaluate.curves import SuccessRate, score
 from distrl.types import Evaluation, Split, Trajectory
 
@@ -36,14 +37,13 @@ Scores = Mapping[PolicyId, SuccessRate]
 
 def by_policy(evaluations: Iterable[Evaluation]) -> dict[tuple[str, Split], Scores]:
     """Suite and split -> policy -> success. The first record of each task counts."""
-    found: dict[tuple[str, Split], dict[PolicyId, dict[str, Trajectory]]] = {}
-    for evaluation in evaluations:
+    found: dict[tuple[str, Split], dict[PolicyId, list[Trajectory]]] = {}
+    for evaluation in first_evaluations(evaluations):
         task = evaluation.trajectory.task
         group = found.setdefault((task.suite, task.split), {})
-        tasks = group.setdefault(PolicyId(evaluation.version, evaluation.version_sha256), {})
-        tasks.setdefault(task.task_id, evaluation.trajectory)
+        group.setdefault(PolicyId(evaluation.version, evaluation.version_sha256), []).append(evaluation.trajectory)
     return {
-        place: {policy_id: score(group[policy_id].values()) for policy_id in sorted(group, key=lambda each: each.place)}
+        place: {policy_id: score(group[policy_id]) for policy_id in sorted(group, key=lambda each: each.place)}
         for place, group in sorted(found.items())
     }
 

@@ -1,8 +1,9 @@
 """The evaluator role: greedy episodes of published versions on held-out tasks, judged by ground truth.
 
 The tasks of a split are fixed: indices 0 to n − 1 under one seed, whatever the run's seed is, so that versions, runs
-and settings are compared on the same tasks. Of each version and task id the first record in the log counts. An
-evaluation that is stopped or killed goes on, when started again, with the tasks without a record.
+and settings are compared on the same tasks. Of each version and task the first record in the log counts, whatever its
+outcome (`broker.duplicates.policy_and_task`); one without a known outcome is counted apart. An evaluation that is
+stopped or killed goes on, when started again, with the tasks without a record.
 """
 
 from __future__ import annotations

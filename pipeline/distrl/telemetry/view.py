@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TypeVar
 
-from distrl.broker.duplicates import IdSet
+from distrl.broker.duplicates import IdSet, policy_and_task
 from distrl.tasks.unsolved import Attempts, Unsolved
 from distrl.types import Evaluation, Heartbeat, Outcome, Record, Split, Trajectory, Version
 
@@ -67,9 +67,9 @@ class RunStatus:
 
 @dataclass(slots=True)
 class Score:
-    """Of one version or agent, on one split: the tasks that were judged, and how many of them succeeded."""
+    """Of one version or agent, on one split: how many tasks have a known outcome, and how many of them succeeded."""
 
-    seen: IdSet = field(default_factory=IdSet)
+    known: int = 0
     won: int = 0
 
 
@@ -100,6 +100,8 @@ class RunView:
     _now: int = 0
     """The latest time of a record by the broker's clock: no later than now."""
     _scores: dict[tuple[int, str, Split], Score] = field(default_factory=dict)
+    _evaluated: IdSet = field(default_factory=IdSet)
+    """`policy_and_task` of every evaluation."""
     _seen: IdSet = field(default_factory=IdSet)
     _attempts: Attempts = field(default_factory=Attempts)
     last_trajectory: int = 0
@@ -107,7 +109,7 @@ class RunView:
 
     def __post_init__(self) -> None:
         """Refuses a saved state that cannot be shown. Raises ValueError."""
-        if not all(score.seen for score in self._scores.values()):
+        if not all(score.known for score in self._scores.values()):
             raise ValueError("there is a score of nothing")
         if not self._beats.keys() <= self._heard.keys():
             raise ValueError("a process was never heard of")
@@ -167,7 +169,7 @@ class RunView:
             processes=beats,
             silent=frozenset(beat.process for beat in beats if self._heard[beat.process] < now_ms - HEARTBEAT_STALE_MS),
             evaluations=tuple(
-                (version, split, len(score.seen), score.won / len(score.seen))
+                (version, split, score.known, score.won / score.known)
                 for (version, _, split), score in sorted(self._scores.items(), key=lambda item: item[0])
             ),
             unsolved=self._attempts.unsolved(),
@@ -184,14 +186,13 @@ class RunView:
             self._newest = version
 
     def _evaluation(self, evaluation: Evaluation) -> None:
-        """Counts like the report: only the first record of a task, and only with a known outcome."""
         record = evaluation.trajectory
-        if record.outcome.is_known:
+        if self._evaluated.add(policy_and_task(evaluation)) and record.outcome.is_known:
             agent = evaluation.version_sha256 if evaluation.version < 0 else ""
             score = self._scores.setdefault((evaluation.version, agent, record.task.split), Score())
-            if score.seen.add(record.task_id):
-                score.won += record.outcome is Outcome.SUCCESS
-                self._attempts.add(record.task, record.outcome)
+            score.known += 1
+            score.won += record.outcome is Outcome.SUCCESS
+            self._attempts.add(record.task, record.outcome)
 
     def _trajectory(self, record: Trajectory, appended_at: int) -> None:
         if not self._seen.add(record.task_id):

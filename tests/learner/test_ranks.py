@@ -452,7 +452,8 @@ def test_other_code_of_the_package_that_brings_the_policy_is_refused_on_all(tmp_
     for raised in results(2, other_plugin, settings, (first, other)):
         assert "its policy is of users_family 1 (files " in raised
         assert "on rank 1, and of users_family 1 (files " in raised
-        assert "install the same package on the host of every rank" in raised
+        assert " on rank 0; the first file that differs is users_family/family.py" in raised
+        assert "install the same package on the host of every rank; every file of the package counts" in raised
 
 
 def assigned(ranks: Ranks, settings: Config) -> tuple[list[int], list[int], str]:

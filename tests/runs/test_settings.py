@@ -387,4 +387,5 @@ def test_the_code_of_a_policy_that_earlier_software_has_recorded_is_recorded_ane
         caplog.clear()
         recorded.join(begun, found, role, ())
         assert len(caplog.messages) == warned
+        assert ("every file of the package counts" in caplog.text) == (warned and role == "worker")
     assert appended == [{recorded.PLUGIN: here}]

@@ -36,7 +36,7 @@ from distrl.learner.screens import Screens
 from distrl.learner.state import LearnerState
 from distrl.policy.feature_folder import FeatureFolder, maker_of
 from distrl.policy.features import Images
-from distrl.policy.plugin import plugin_code
+from distrl.policy.plugin import ALL_FILES, plugin_code, plugin_files
 from distrl.ranks.group import Ranks
 from distrl.runs.settings import learning_fingerprint
 from distrl.telemetry.monitor import Monitor
@@ -322,11 +322,19 @@ def refuse_other_settings(config: Config, ranks: Ranks) -> None:
         )
     plugins = ranks.gather(plugin_code(config.policy) or "DistRL")
     if other := _unlike_rank_0(plugins):
+        files = ranks.gather(plugin_files(config.policy))
         raise ConfigError(
             "policy.base_model",
-            f"its policy is of {plugins[other[0]]} on rank {', '.join(map(str, other))}, and of {plugins[0]} on rank 0",
-            "install the same package on the host of every rank",
+            f"its policy is of {plugins[other[0]]} on rank {', '.join(map(str, other))}, and of {plugins[0]} on rank 0"
+            + _first_unlike(files[0], files[other[0]]),
+            f"install the same package on the host of every rank; {ALL_FILES}",
         )
+
+
+def _first_unlike(here: Mapping[str, str], there: Mapping[str, str]) -> str:
+    """Names the first file that differs; empty where none does, as with another version. here: file -> sha256."""
+    unlike = sorted(name for name in {*here, *there} if here.get(name) != there.get(name))
+    return f"; the first file that differs is {unlike[0]}" if unlike else ""
 
 
 def _unlike_rank_0(found: Sequence[object]) -> list[int]:

@@ -23,6 +23,11 @@ SHOWN: Final = 12
 SOURCES: Final = " (sources "
 """Before the digest in what earlier software has recorded. It was of Python sources alone, so it compares with none."""
 METADATA: Final = (".dist-info", ".egg-info")
+ALL_FILES: Final = (
+    "every file of the package counts, data too; in the folder of an editable install, every file that is neither "
+    "hidden nor in __pycache__"
+)
+"""For hints. Which of them the code reads cannot be known."""
 EDITABLE: Final = ("__editable__", "_editable_impl_")
 """How the files begin that point to the sources of an editable install. They hold paths of one machine."""
 
@@ -38,6 +43,13 @@ def named_code(package: str) -> str:
     """The distributions of a package with their versions, and a digest of their files."""
     versions = [f"{each.name} {each.version}" for each in _distributions(package)]
     return f"{', '.join(versions or [package])} (files {files_sha256(package)[:SHOWN]})"
+
+
+def plugin_files(policy: PolicySettings) -> dict[str, str]:
+    """The files behind `plugin_code` by their names, each with its sha256 (hex); none where that is None. They are read
+    now. Raises as that does."""
+    package = package_of(policy)
+    return {} if package == OURS else {name: _content_sha256(file).hex() for name, file in _files(package).items()}
 
 
 @cache

@@ -26,7 +26,7 @@ from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import LEARNING, Config, load
 from distrl.errors import BrokerError, ConfigError, WireError
-from distrl.policy.plugin import SOURCES, plugin_code
+from distrl.policy.plugin import ALL_FILES, SOURCES, plugin_code
 from distrl.runs.settings import (
     ABSENT,
     NOT_SETTINGS,
@@ -273,7 +273,7 @@ def _compare_plugin(config: Config, run: str | None, role: str, sources: Sequenc
             config.run,
             f"`distrl learner --verify --from-start --run {config.run}` says whether it does"
             if role == LEARNER
-            else "install the package that its learner has, or start the learner again with this one",
+            else f"install the package that its learner has, or start the learner again with this one; {ALL_FILES}",
         )
     if role == LEARNER:
         append(config, role, sources, {PLUGIN: here}, is_change=True)

@@ -135,7 +135,10 @@ NOT_IN_A_RUN_IN_ORDER = {
         *(("Topic", topic, each) for topic in TOPICS for each in ("ALTER", "ALTER_CONFIGS")),  # `ensure --alter`
     },
     "worker": {("Topic", "trajectories.dlq", "WRITE")},
-    "demonstrator": {("Topic", "updates", "READ")},  # of a run that began before settings were in its log
+    "demonstrator": {  # of a run that has no settings in its log yet
+        ("Topic", "updates", "READ"),
+        ("Topic", "versions", "READ"),
+    },
     "learner": {("Topic", "trajectories.dlq", "WRITE")},
 }
 

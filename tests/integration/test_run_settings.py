@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -137,14 +138,19 @@ def test_settings_that_were_changed_as_the_first_update_was_journalled_are_set_r
     assert found.values["learner.seed"] == 0
 
 
-def test_settings_that_version_0_was_made_with_hold_though_nothing_is_journalled_yet(config: Config) -> None:
-    """As without a warm-up: weights of other settings would not be those of version 0."""
-    config = changed(config, "warmup", updates=0)
-    join(config, None, "learner", ())
+def publish_version_0(config: Config) -> None:
+    """As a learner without a warm-up does before its first update."""
     made = replace(factories.version(0), update=-1, config_fingerprint=learning_fingerprint(config))
     with Journal(config) as journal:
         journal.publish_version(made)
     until(lambda: lineage(config), "a committed version, which is visible some milliseconds later")
+
+
+def test_settings_that_version_0_was_made_with_hold_though_nothing_is_journalled_yet(config: Config) -> None:
+    """As without a warm-up: weights of other settings would not be those of version 0."""
+    config = changed(config, "warmup", updates=0)
+    join(config, None, "learner", ())
+    publish_version_0(config)
     other = changed(config, "learner", seed=3)
     with pytest.raises(ConfigError, match="has learned already"):
         change(other, "runs set", (), {"learner.seed": 3})
@@ -153,10 +159,16 @@ def test_settings_that_version_0_was_made_with_hold_though_nothing_is_journalled
     join(config, recorded(config), "learner", ())
 
 
-def test_a_run_that_learned_before_settings_were_recorded_gets_no_others(config: Config) -> None:
-    journal_one(config)
-    for role in ("learner", "feeder", "demonstrator"):
-        join(changed(config, "learner", seed=3), None, role, ())
+@pytest.mark.parametrize("learn", [journal_one, publish_version_0])
+def test_a_run_that_learned_before_settings_were_recorded_gets_no_others(
+    config: Config, learn: Callable[[Config], None]
+) -> None:
+    learn(config)
+    other = changed(config, "learner", seed=3)
+    for role in ("feeder", "demonstrator"):
+        join(other, None, role, ())
+    with pytest.raises(ConfigError, match="the log has no record of them"):
+        join(other, None, "learner", ())
     assert recorded(config) is None
     join(config, None, "feeder", ())
     assert recorded(config) is not None

@@ -11,7 +11,6 @@ from distrl.errors import BrokerError, ConfigError
 from distrl.runs import copy
 from distrl.runs.settings import learning_fingerprint, run_settings
 from distrl.store.directory import DirectoryStore
-from distrl.types import Update
 
 RUN = load(sets=["algorithm.gamma=0.9"], environ={})
 
@@ -20,9 +19,9 @@ RUN = load(sets=["algorithm.gamma=0.9"], environ={})
 def test_a_run_that_has_recorded_no_settings_is_not_copied_to_other_learning_settings(
     to: Config, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its journal says of them a fingerprint alone: one of earlier software."""
+    """Its updates and versions say of them a fingerprint alone: a run of earlier software."""
     monkeypatch.setattr(copy, "recorded", lambda config: None)
-    monkeypatch.setattr(copy, "journal_lines", lambda config: [Update(0, (), learning_fingerprint(RUN), 0)])
+    monkeypatch.setattr(copy, "learned_with", lambda config: learning_fingerprint(RUN))
     if not refused:
         copy._refuse_other_learning(RUN, to, run_settings(to))
         return

@@ -125,7 +125,7 @@ _DECLARED = (
     Role(
         "demonstrator",
         "`distrl demonstrate` and `distrl phones play --record`",
-        _topics("demonstrations updates settings", "demonstrations settings"),
+        _topics("demonstrations updates versions settings", "demonstrations settings"),
         objects=_objects("screenshots check", "screenshots check"),
         quota=MANY,
     ),

@@ -18,7 +18,6 @@ from distrl.appagent import identity
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin
 from distrl.broker.group import commit
-from distrl.broker.journal import journal_lines
 from distrl.broker.reader import RawRecord, retained
 from distrl.broker.runs import run_names
 from distrl.broker.topic_admin import topic_id
@@ -29,7 +28,7 @@ from distrl.runs.extent import LOG, extent_of
 from distrl.runs.key_set import KeySet
 from distrl.runs.mirror import Mirror
 from distrl.runs.named_objects import objects_of, read
-from distrl.runs.recorded import STORE_URL, TOPIC, append, recorded
+from distrl.runs.recorded import STORE_URL, TOPIC, append, learned_with, recorded
 from distrl.runs.settings import ABSENT, Settings, differences, learned, learning_fingerprint, run_settings
 from distrl.store.adapters import copy_pruned
 from distrl.store.checkpoints import copy_checkpoints, is_checkpoint
@@ -162,9 +161,8 @@ def _is_same_store(run: str, here: ObjectStore, there: ObjectStore) -> bool:
 def _refuse_other_learning(source: Config, to: Config, here: Settings) -> None:
     """Raises ConfigError where `here`, the settings of `to`, would fold the copied journal in another way."""
     found = recorded(source)
-    if found is None:  # of earlier software, whose journal has a fingerprint alone
-        lines = journal_lines(source)
-        if lines and lines[-1].config_fingerprint != learning_fingerprint(to):
+    if found is None:  # of earlier software, whose updates and versions have a fingerprint alone
+        if learned_with(source) not in (None, learning_fingerprint(to)):
             raise ConfigError(
                 "--to",
                 f"the copy would not learn as run {source.run} does, which has recorded no settings",

@@ -57,6 +57,8 @@ STORE_URL = "store.url"
 """If a record has None for it, earlier records no longer count for the store, and each process uses its own."""
 PLUGIN = "plugin.policy"
 """Not a setting: the package, other than DistRL, that provides the run's policy, and its code."""
+LEARNED = "the newest update or version"
+"""Whose settings `learned_with` returns, as an error names it."""
 RECORDERS = (LEARNER, "feeder", "demonstrator")
 """The roles that record the settings of a run that has none yet; the others have no right to write them."""
 
@@ -210,25 +212,31 @@ def base_tree(found: RecordedSettings, here: Config) -> dict[str, Any]:
 def join(config: Config, found: RecordedSettings | None, role: str, sources: Sequence[str]) -> None:
     """Compare the settings of a starting `role` with the run's, `found`, and record them where the run has none.
 
-    Warns of each setting that differs. The learner decides the settings that the fold reads: while nothing is
-    journalled, it records its own; after that it is refused unless they are those of the journal. If another package
-    provides the policy, it warns of other code, and records that of the learner. sources: as in `config.sources`.
-    Raises ConfigError, BrokerError, PolicyError.
+    Warns of each setting that differs. The learner decides the settings that the fold reads: while nothing is learned,
+    it records its own; after that it is refused unless they are those of `learned_with`. For a run that has learned and
+    has recorded no settings, no other ones are recorded. If another package provides the policy, it warns of other
+    code, and records that of the learner. sources: as in `config.sources`. Raises ConfigError, BrokerError,
+    PolicyError.
     """
     here = run_settings(config)
     if found is None:
-        if role in RECORDERS and not _began_with_others(config):
+        if role not in RECORDERS:
+            return
+        fingerprint = learned_with(config)
+        if fingerprint is None or fingerprint == learning_fingerprint(config):
             plugin = plugin_code(config.policy)
             named = {} if plugin is None else {PLUGIN: plugin}
             append(config, role, sources, {**here, **named}, is_change=False)
             join(config, recorded(config), role, sources)  # another role may have been first
+        elif role == LEARNER:
+            refuse_other_settings(fingerprint, config, LEARNED)
         return
     differ = _differing(found, here)
     of_fold = learned(differ, config)
     if role == LEARNER and of_fold:
-        fingerprint = _learned_with(config)
-        if fingerprint is not None:  # the journal decides: settings may have changed while its first line was written
-            refuse_other_settings(fingerprint, config, "the journal")
+        fingerprint = learned_with(config)
+        if fingerprint is not None:  # it decides: settings may have changed while the journal's first line was written
+            refuse_other_settings(fingerprint, config, LEARNED)
         changes = {each.path: each.here for each in of_fold if each.here is not ABSENT}
         append(config, role, sources, _whole_algorithm(changes, found.values, here), is_change=True)
         why = "the run has learned with them" if fingerprint is not None else "nothing is learned yet"
@@ -279,15 +287,7 @@ def _compare_plugin(config: Config, run: str | None, role: str, sources: Sequenc
         append(config, role, sources, {PLUGIN: here}, is_change=True)
 
 
-def _began_with_others(config: Config) -> bool:
-    """Whether the run, which has recorded no settings, has already learned with other ones than these: it is of an
-    earlier version, and this process must not record its own as the run's.
-    """
-    lines = journal_lines(config)
-    return bool(lines) and lines[-1].config_fingerprint != learning_fingerprint(config)
-
-
-def _learned_with(config: Config) -> str | None:
+def learned_with(config: Config) -> str | None:
     """The fingerprint of the learning settings of the newest journalled update. Without an update, that of the newest
     version: without a warm-up, version 0 comes before any update. None where there is neither."""
     if lines := journal_lines(config):
@@ -315,7 +315,7 @@ def change(config: Config, role: str, sources: Sequence[str], changes: Mapping[s
     changes = _whole_algorithm(changes, values, shared_settings(config))
     differ = [each for each in differences(values, values | dict(changes)) if each.path in changes]
     of_fold = learned(differ, config)
-    if of_fold and _learned_with(config) is not None:
+    if of_fold and learned_with(config) is not None:
         raise ConfigError(
             ", ".join(each.path for each in of_fold),
             f"decides what is learned, and run {config.run} has learned already",

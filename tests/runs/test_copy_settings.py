@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from distrl.config import Config, load
-from distrl.errors import BrokerError, ConfigError
+from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.runs import copy
 from distrl.runs.settings import learning_fingerprint, run_settings
 from distrl.store.directory import DirectoryStore
@@ -55,6 +55,40 @@ def test_a_broker_that_has_the_run_is_refused_with_the_command_that_removes_that
 ) -> None:
     """ids: of the two topics of trajectories; empty where a broker gives none. under: where the other store lies, if it
     is the store here under another address."""
+    here, there = at_two_brokers(ids, url, monkeypatch)
+    store, other = DirectoryStore(tmp_path / "here"), DirectoryStore(tmp_path / (under or "there"))
+    with pytest.raises(BrokerError, match=re.escape("is at the broker there:1 already")) as refused:
+        copy.copy(here, store, there, other, lambda topic, count: None, to_file=Path("other.yaml"))
+    assert hint in refused.value.hint
+    assert [*store.list(""), *other.list("")] == []
+
+
+class Unreachable(DirectoryStore):
+    """A store of which nothing can be read or written."""
+
+    def put_named(self, key: str, data: bytes) -> None:
+        raise StoreError("store.url", "no answer", "start it")
+
+    def get_named(self, key: str) -> bytes | None:
+        raise StoreError("store.url", "no answer", "start it")
+
+
+@pytest.mark.parametrize("away", ["here", "there"])
+def test_a_broker_that_has_the_run_is_refused_without_a_command_where_a_store_does_not_answer(
+    away: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The two may be one store, and the command would delete the checkpoints of the original."""
+    here, there = at_two_brokers(("here", "there"), "file:///their own", monkeypatch)
+    store, other = ((Unreachable if name == away else DirectoryStore)(tmp_path / name) for name in ("here", "there"))
+    with pytest.raises(BrokerError, match=re.escape("is at the broker there:1 already")) as refused:
+        copy.copy(here, store, there, other, lambda topic, count: None, to_file=Path("other.yaml"))
+    assert "whether both use one store cannot be told (store.url: no answer)" in refused.value.what
+    assert "runs rm" not in refused.value.hint
+    assert "run this command again" in refused.value.hint
+
+
+def at_two_brokers(ids: tuple[str, str], url: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Config, Config]:
+    """The settings of both sides of a copy, whose other side has the run. Arguments as above."""
     here, there = (
         load(sets=[f"kafka.bootstrap={name}:1", f"store.url={store}"], environ={})
         for name, store in (("here", "file:///shared"), ("there", url))
@@ -63,8 +97,4 @@ def test_a_broker_that_has_the_run_is_refused_with_the_command_that_removes_that
     monkeypatch.setattr(copy, "run_names", lambda config: ["demo"])
     monkeypatch.setattr(copy, "admin", lambda kafka: None)
     monkeypatch.setattr(copy, "topic_id", lambda client, config, topic: by_broker[config.kafka.bootstrap])
-    store, other = DirectoryStore(tmp_path / "here"), DirectoryStore(tmp_path / (under or "there"))
-    with pytest.raises(BrokerError, match=re.escape("is at the broker there:1 already")) as refused:
-        copy.copy(here, store, there, other, lambda topic, count: None, to_file=Path("other.yaml"))
-    assert hint in refused.value.hint
-    assert [*store.list(""), *other.list("")] == []
+    return here, there

@@ -23,7 +23,7 @@ from distrl.broker.runs import run_names
 from distrl.broker.topic_admin import topic_id
 from distrl.broker.topics import topic_name
 from distrl.config import Config
-from distrl.errors import BrokerError, ConfigError
+from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.runs.extent import LOG, extent_of
 from distrl.runs.key_set import KeySet
 from distrl.runs.mirror import Mirror
@@ -118,14 +118,23 @@ def copy(
 def _already_there(source: Config, to: Config, to_file: Path | None, is_same_store: Callable[[], bool]) -> BrokerError:
     """The error for a broker that has the run already, with the command that removes it if that harms no other run.
 
-    is_same_store: called where the two addresses differ, as a store may have several addresses. The command sets broker
-    and store explicitly, because DISTRL_ variables probably name those of the source.
+    is_same_store: called where the two addresses differ, as a store may have several addresses; may raise StoreError.
+    The command sets broker and store explicitly, because DISTRL_ variables probably name those of the source.
     """
     where, there = f"run {to.run}", f"is at the broker {to.kafka.bootstrap} already"
     if _is_same_log(source, to):
         return BrokerError(where, f"{there}: it is the one to be copied", "set kafka.bootstrap there to another broker")
     there = f"{there}, whole or as what is there of a copy that was interrupted"
-    if to.store.url == source.store.url or is_same_store():
+    try:
+        is_shared = to.store.url == source.store.url or is_same_store()
+    except StoreError as error:  # then no command can be named: it might delete what the original has
+        return BrokerError(
+            where,
+            f"{there}; whether both use one store cannot be told ({error.where}: {error.what})",
+            f"name another broker, or correct the settings of the stores {source.store.url} and {to.store.url} and run "
+            "this command again: it says then how to remove what is there",
+        )
+    if is_shared:
         return BrokerError(
             where,
             f"{there}, and both use the store {to.store.url}",

@@ -38,7 +38,7 @@ from distrl.learner.verify import compare_records, other_processor, replay
 from distrl.runs import extent, mirror
 from distrl.runs.copy import copy
 from distrl.runs.mirror import LINGER_MS
-from distrl.runs.recorded import append, base_tree, join, recorded
+from distrl.runs.recorded import append, join, recorded
 from distrl.stack import kafka
 from distrl.stack.part import Site
 from distrl.stack.processes import find_all, stop_all
@@ -191,6 +191,9 @@ def test_a_copy_has_the_same_bits_under_the_same_offsets_and_goes_on(
     assert found is not None
     assert found.values["learner.seed"] == run.learner.seed
     assert found.values["kafka.task_partitions"] == 3
+    source = recorded(run)
+    assert source is not None
+    assert found.records[: len(source.records)] == source.records, "what said that the copy is incomplete is gone"
 
     refused = copied(run, other, tmp_path)
     assert refused.returncode == 1
@@ -347,10 +350,60 @@ def test_a_copy_names_its_own_store_also_where_it_fails(
     found = recorded(other)
     assert found is not None
     assert not {"store.url", "store.region"} & found.values.keys()
-    assert "store" not in base_tree(found, other)
+    assert found.is_incomplete_copy == (fails_at is not None)
     original = recorded(run)
     assert original is not None
     assert original.values["store.url"] == "s3s://bucket.of/the-original"
+
+
+@pytest.mark.parametrize("interrupted_at", ["objects", "updates"])
+def test_no_role_starts_on_an_incomplete_copy(
+    run: Config, other: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted_at: str
+) -> None:
+    """A learner would begin with an earlier part of the run, or anew."""
+
+    def on_topic(topic: str, count: int) -> None:
+        if topic == interrupted_at:
+            raise KeyboardInterrupt
+
+    def on_objects(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patched:
+        if interrupted_at == "objects":
+            patched.setattr("distrl.runs.copy.copy_checkpoints", on_objects)
+        with pytest.raises(KeyboardInterrupt):
+            copy(run, open_store(run.store), other, open_store(other.store), on_topic)
+    before = {topic: held(other, topic) for topic in ("settings", "updates", "versions", "tasks")}
+    for role in ("learner", "feed"):
+        started = distrl(other, tmp_path, role)
+        assert started.returncode == 1
+        assert f"run {run.run}: is an incomplete copy at the broker {other.kafka.bootstrap}" in started.stderr
+        assert "the same `distrl runs copy` again" in started.stderr
+    assert {topic: held(other, topic) for topic in before} == before
+    listed = distrl(other, tmp_path, "runs", "ls", "--json")
+    assert (listed.returncode, run.run in listed.stdout) == (0, True), listed.stderr
+    removed = distrl(other, tmp_path, "runs", "rm", run.run, "--yes")
+    assert removed.returncode == 0, removed.stderr
+
+
+def distrl(config: Config, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command with the broker and the store of `config`."""
+    given = {
+        "DISTRL_RUN": config.run,
+        "DISTRL_KAFKA__BOOTSTRAP": config.kafka.bootstrap,
+        "DISTRL_STORE__URL": config.store.url,
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "distrl.cli.main", *arguments],
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")} | given,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
 
 
 def test_what_is_there_of_an_interrupted_copy_is_removed_by_the_command_that_a_second_copy_names(

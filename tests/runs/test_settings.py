@@ -123,6 +123,17 @@ def test_the_first_record_and_every_change_count_and_a_second_first_one_does_not
     assert found.with_fingerprint("two") == {}
 
 
+def test_an_incomplete_copy_has_the_settings_that_are_copied_already_and_is_base_of_nothing(begun: Config) -> None:
+    marker = record({recorded.INCOMPLETE: True}, is_change=True)
+    first = record(run_settings(begun))
+    for copied in ((), (first,), (first, record({"feeder.max_lag": 2}, is_change=True))):
+        found = RecordedSettings((marker, *copied))
+        assert found.history == copied
+        with pytest.raises(ConfigError, match=f"^run {begun.run}: is an incomplete copy at the broker "):
+            base_tree(found, begun)
+        assert not RecordedSettings((*copied, record({}))).is_incomplete_copy
+
+
 def test_what_belongs_to_a_machine_or_is_secret_is_not_in_the_log(begun: Config) -> None:
     mine = load(
         sets=[

@@ -1,17 +1,19 @@
-"""Deletes what a broker holds of a run: its topics and the workers' group. For `distrl runs rm` alone."""
+"""Deletes what a broker holds of a run: its topics and the workers' group, for `distrl runs rm`; the first records of a
+topic."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from distrl.broker.connect import RETRY_PAUSE_S, admin, explain, with_retry
+from distrl.broker.connect import RETRY_PAUSE_S, admin, explain, failover_s, with_retry
 from distrl.broker.group import workers_group
 from distrl.broker.runs import run_names
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
+from distrl.errors import BrokerError
 
 GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.GROUP_ID_NOT_FOUND)
 LAST = "trajectories"
@@ -43,6 +45,23 @@ def delete_topics(config: Config) -> None:
     deadline = time.monotonic() + config.kafka.connect_timeout_s
     while config.run in run_names(config) and time.monotonic() < deadline:
         time.sleep(RETRY_PAUSE_S)
+
+
+def delete_before(config: Config, topic: str, partition: int, offset: int) -> None:
+    """Delete the records of a topic (a key of TOPICS) before `offset` in this partition. Raises BrokerError."""
+    name = topic_name(config.run, topic)
+    place, longest_s = TopicPartition(name, partition, offset), failover_s(config.kafka)
+    client = admin(config.kafka)  # in a variable: a client that is garbage-collected never answers
+    try:
+        client.delete_records([place])[place].result(longest_s)
+    except KafkaException as error:
+        raise explain(error.args[0], name, "delete its first records", config.kafka) from None
+    except TimeoutError:
+        raise BrokerError(
+            name,
+            f"the broker did not answer within {longest_s:g} s",
+            "see what `distrl doctor` says of the brokers, then run the same command again",
+        ) from None
 
 
 def _unless_gone(config: Config, what: str, doing: str, ask: Callable[[], None]) -> None:

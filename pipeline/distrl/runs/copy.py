@@ -1,7 +1,8 @@
 """Copies a run to another broker and store: a back-up, a restore, a hand-over.
 
 Objects are copied before the records that name them, and the journal last, so an interrupted copy never looks complete.
-The copy has the run's name, because the learner's random numbers are derived from it.
+The first record of the copy's settings says that it is incomplete, and is deleted at the end: no role starts until
+then. The copy has the run's name, because the learner's random numbers are derived from it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from distrl.appagent import identity
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin
 from distrl.broker.group import commit
-from distrl.broker.reader import RawRecord, retained
+from distrl.broker.reader import LogReader, RawRecord, retained
+from distrl.broker.removal import delete_before
 from distrl.broker.runs import run_names
 from distrl.broker.topic_admin import topic_id
 from distrl.broker.topics import topic_name
@@ -28,13 +30,16 @@ from distrl.runs.extent import LOG, extent_of
 from distrl.runs.key_set import KeySet
 from distrl.runs.mirror import Mirror
 from distrl.runs.named_objects import objects_of, read
-from distrl.runs.recorded import STORE_URL, TOPIC, append, learned_with, recorded
+from distrl.runs.recorded import INCOMPLETE, STORE_URL, TOPIC, append, learned_with, recorded, settings_in
 from distrl.runs.settings import ABSENT, Settings, differences, learned, learning_fingerprint, run_settings
 from distrl.store.adapters import copy_pruned
 from distrl.store.checkpoints import copy_checkpoints, is_checkpoint
 from distrl.store.folders import RUNS
 from distrl.store.objects import SHA256, ObjectStore, listed
 from distrl.types import Evaluation, ObjectRef
+
+ROLE = "runs copy"
+"""Of the records of settings that it writes."""
 
 AT_ONCE = 8
 """Objects copied side by side."""
@@ -98,6 +103,7 @@ def copy(
     to_store.check()
     to = _wide_enough(to, len(retained(source, "tasks")))
     topic_admin.ensure(to)
+    append(to, ROLE, (), {INCOMPLETE: True}, is_change=True)
 
     def copied(topic: str, count: int) -> None:
         if topic == TOPIC:  # before any other topic: even an incomplete copy must not name the source's store
@@ -112,6 +118,7 @@ def copy(
             records = _part(source, mirror, objects, copied, within)
     to = _wide_enough(to, len(retained(to, "tasks")))
     _record_what_differs(to, {**here, "kafka.task_partitions": to.kafka.task_partitions})
+    _complete(to)
     return Copied(records, objects.copied, objects.missing)
 
 
@@ -307,9 +314,18 @@ def _named(topic: str, raw: RawRecord) -> list[ObjectRef]:
 def _record_what_differs(to: Config, here: Settings) -> None:
     """Record the settings that differ at the copy, such as the address of a shared store. here: those of `to`."""
     found = recorded(to)
-    if found is None:
+    if found is None or not found.history:  # a run of earlier software has none
         return
     differ = [each for each in differences(found.values, here) if each.path in here]
     changes = {each.path: each.here for each in differ if each.run is not ABSENT or each.here is not None}
     if changes:
-        append(to, "runs copy", (), changes, is_change=True)
+        append(to, ROLE, (), changes, is_change=True)
+
+
+def _complete(to: Config) -> None:
+    """Delete the record that says that the copy is incomplete."""
+    with LogReader(to, TOPIC) as reader:
+        for raw in (raw for batch in reader.to_end() for raw in batch):
+            if INCOMPLETE in settings_in(raw, to.run).settings:
+                delete_before(to, TOPIC, raw.position.partition, raw.position.offset + 1)
+                return

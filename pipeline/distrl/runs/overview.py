@@ -96,7 +96,7 @@ class RunOverview:
     @property
     def begun_at(self) -> int | None:
         """ms since the epoch, by the clock of the process that recorded the settings; None if nobody did."""
-        return self.settings.history[0].at if self.settings is not None else None
+        return self.settings.history[0].at if self.settings is not None and self.settings.history else None
 
 
 def overview(config: Config, store: ObjectStore | None = None) -> RunOverview:

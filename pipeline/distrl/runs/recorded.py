@@ -57,6 +57,8 @@ STORE_URL = "store.url"
 """If a record has None for it, earlier records no longer count for the store, and each process uses its own."""
 PLUGIN = "plugin.policy"
 """Not a setting: the package, other than DistRL, that provides the run's policy, and its code."""
+INCOMPLETE = "copy.incomplete"
+"""Not a setting: in the record that `runs copy` writes before all others, and deletes once everything is copied."""
 LEARNED = "the newest update or version"
 """Whose settings `learned_with` returns, as an error names it."""
 RECORDERS = (LEARNER, "feeder", "demonstrator")
@@ -74,9 +76,15 @@ class RecordedSettings:
 
     @property
     def history(self) -> tuple[Settings, ...]:
-        """The records that count: the first, and each change. (Roles that start together may all write a first one.)"""
-        first, *later = self.records
-        return (first, *(each for each in later if each.is_change))
+        """The records that count: the first, and each change. (Roles that start together may all write a first one.)
+        Empty for a copy under way that has none yet."""
+        found = [each for each in self.records if INCOMPLETE not in each.settings]
+        return tuple(each for place, each in enumerate(found) if place == 0 or each.is_change)
+
+    @property
+    def is_incomplete_copy(self) -> bool:
+        """Whether `runs copy` is writing the run, or was interrupted."""
+        return any(INCOMPLETE in each.settings for each in self.records)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -179,8 +187,17 @@ def completed(found: RecordedSettings, here: Config) -> RecordedSettings:
 def base_tree(found: RecordedSettings, here: Config) -> dict[str, Any]:
     """The run's settings as a tree for `config.load`. here: any settings of this version of DistRL. Pure.
 
-    A setting that this version does not have is left out, unless the fold reads it: raises ConfigError then.
+    A setting that this version does not have is left out, unless the fold reads it: raises ConfigError then. Also for
+    an incomplete copy: a role that starts on it would begin with an earlier part of the run.
     """
+    if found.is_incomplete_copy:
+        raise ConfigError(
+            f"run {here.run}",
+            f"is an incomplete copy at the broker {here.kafka.bootstrap}: `distrl runs copy` is at work or was "
+            "interrupted",
+            "wait until it ends; if it was interrupted, run the same `distrl runs copy` again: it names the command "
+            "that removes what is there",
+        )
     known = Config.model_fields.keys()
     tree: dict[str, Any] = {}
     values = found.values

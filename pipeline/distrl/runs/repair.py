@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException, TopicPartition
-
-from distrl.broker.connect import admin, explain, failover_s
+from distrl.broker.connect import failover_s
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, RawRecord
+from distrl.broker.removal import delete_before
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, WireError
@@ -58,20 +57,17 @@ def repair(config: Config, found: Damage) -> None:
     for raw in found.readable:  # a repair that was killed may have appended some already
         if all(raw.value != each.value for each in once):
             once.append(raw)
-    longest_s, before = failover_s(config.kafka), TopicPartition(name, PARTITION, found.end)
+    longest_s = failover_s(config.kafka)
     try:
         with RecordProducer(config, "repair") as producer:
             for at, raw in enumerate(once):
                 place = producer.publish_bytes(name, raw.key, raw.value, raw.headers, PARTITION).result(longest_s)
                 if place is None or place.offset != found.end + at:
                     raise changed
-        client = admin(config.kafka)  # in a variable: a client that is garbage-collected never answers
-        client.delete_records([before])[before].result(longest_s)
-    except KafkaException as error:
-        raise explain(error.args[0], name, "delete what is no settings", config.kafka) from None
     except TimeoutError:
         raise BrokerError(
             name,
             f"the broker did not answer within {longest_s:g} s",
             "see what `distrl doctor` says of the brokers, then run the same command again",
         ) from None
+    delete_before(config, TOPIC, PARTITION, found.end)

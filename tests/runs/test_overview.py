@@ -6,7 +6,8 @@ import json
 
 import pytest
 from distrl.cli.runs import age
-from distrl.config import StoreSettings
+from distrl.config import StoreSettings, load
+from distrl.runs import overview
 from distrl.runs.overview import _objects, store_named
 from distrl.runs.recorded import RecordedSettings
 from distrl.types import Settings
@@ -49,6 +50,13 @@ def test_a_store_that_is_no_longer_named_is_forgotten_whole() -> None:
 def test_a_run_whose_log_names_a_store_that_cannot_be_hides_no_other_run(url: str, region: str) -> None:
     named = store_named(recorded({"store.url": url, "store.region": region}), HERE)
     assert _objects("demo", named, [], 0) is None
+
+
+def test_no_reader_is_made_for_a_topic_without_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes half the time of a look at a run: most of its topics are empty."""
+    monkeypatch.setattr(overview, "retained", lambda config, topic: {0: (0, 0), 1: (7, 7)})
+    monkeypatch.delattr(overview, "LogReader")
+    assert overview._last(load(environ={}), "trajectories") == (0, [])
 
 
 @pytest.mark.parametrize(

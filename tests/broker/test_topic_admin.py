@@ -10,6 +10,7 @@ from distrl.broker import topic_admin
 from distrl.broker.topic_admin import _mismatch
 from distrl.broker.topics import TopicDifference
 from distrl.config import Config
+from distrl.errors import BrokerError
 
 CONFIG = Config(run="r")
 
@@ -44,6 +45,21 @@ def test_a_partition_that_loses_its_leader_is_asked_again_and_never_taken_for_an
     """librdkafka gives -1001 out, and no error."""
     client = LosingItsLeader(OFFSET_INVALID, 3, OFFSET_INVALID, 7)
     assert topic_admin.offsets(client, CONFIG, "distrl.r.updates", [0]) == {0: (3, 7)}
+
+
+def test_the_broker_is_asked_once_which_topics_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Config] = []
+
+    def existing(client: object, config: Config) -> dict[str, dict[int, list[int]]]:
+        asked.append(config)
+        return {}
+
+    monkeypatch.setattr(topic_admin, "check", lambda config: None)
+    monkeypatch.setattr(topic_admin, "admin", lambda kafka: None)
+    monkeypatch.setattr(topic_admin, "_existing", existing)
+    with pytest.raises(BrokerError, match="missing at the broker"):
+        topic_admin.ensure(CONFIG, create=False)
+    assert asked == [CONFIG]
 
 
 def test_the_mismatch_lists_every_difference_and_what_fixes_it() -> None:

@@ -107,9 +107,8 @@ def ensure(config: Config, create: bool = True, alter: bool = False) -> list[Top
     """
     check(config)
     client = admin(config.kafka)
-    missing = [
-        topic for topic in TOPICS.values() if topic_name(config.run, topic.name) not in _existing(client, config)
-    ]
+    existing = _existing(client, config)
+    missing = [topic for topic in TOPICS.values() if topic_name(config.run, topic.name) not in existing]
     if missing and not create:
         names = ", ".join(topic_name(config.run, topic.name) for topic in missing)
         raise BrokerError(names, f"missing at the broker {config.kafka.bootstrap}", "run `distrl topics ensure`")

@@ -5,10 +5,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # re-exported without saying so
 from distrl.broker import topic_admin
+from distrl.broker.connect import RefusedError
 from distrl.broker.topic_admin import _mismatch
-from distrl.broker.topics import TopicDifference
+from distrl.broker.topics import TOPICS, TopicDifference
 from distrl.config import Config
 from distrl.errors import BrokerError
 
@@ -60,6 +62,26 @@ def test_the_broker_is_asked_once_which_topics_exist(monkeypatch: pytest.MonkeyP
     with pytest.raises(BrokerError, match="missing at the broker"):
         topic_admin.ensure(CONFIG, create=False)
     assert asked == [CONFIG]
+
+
+class RefusingUpdates:
+    """A client of a broker where another process has created `tasks` meanwhile, and `updates` may not be created."""
+
+    def create_topics(self, wanted: list[NewTopic], **given: object) -> dict[str, Future[None]]:
+        answers: dict[str, Future[None]] = {topic.topic: Future() for topic in wanted}
+        for name, code in (
+            ("tasks", KafkaError.TOPIC_ALREADY_EXISTS),
+            ("updates", KafkaError.TOPIC_AUTHORIZATION_FAILED),
+        ):
+            answers[f"distrl.r.{name}"].set_exception(KafkaException(KafkaError(code)))
+        return answers
+
+
+def test_a_refused_creation_names_the_topic_that_was_refused() -> None:
+    missing = [TOPICS["tasks"], TOPICS["updates"]]
+    with pytest.raises(RefusedError) as caught:
+        topic_admin._create(RefusingUpdates(), CONFIG, missing)
+    assert caught.value.where == "distrl.r.updates"
 
 
 def test_the_mismatch_lists_every_difference_and_what_fixes_it() -> None:

@@ -281,8 +281,10 @@ def _create(client: AdminClient, config: Config, missing: list[Topic]) -> set[st
         for topic in missing
     ]
     created: set[str] = set()
+    refused = ""
 
     def ask() -> None:
+        nonlocal refused
         left = [topic for topic in wanted if topic.topic not in created]
         timeout_s = config.kafka.connect_timeout_s
         for name, future in client.create_topics(left, operation_timeout=timeout_s, request_timeout=timeout_s).items():
@@ -291,13 +293,13 @@ def _create(client: AdminClient, config: Config, missing: list[Topic]) -> set[st
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                     continue  # created by another process meanwhile; compared like any other
+                refused = name
                 raise
             created.add(name)
 
     try:
         with_retry(config.kafka, ask)
     except KafkaException as error:
-        refused = next(topic.topic for topic in wanted if topic.topic not in created)
         raise explain(error.args[0], refused, "create the topic", config.kafka) from None
     for topic in wanted:  # wait until each partition has a leader, so that a created topic can be used
         offsets(client, config, topic.topic, range(topic.num_partitions), just_made=True)

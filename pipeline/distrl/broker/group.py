@@ -52,14 +52,23 @@ class GroupOffsets:
     def committed(self, partitions: Sequence[int]) -> dict[int, int]:
         """Partition of `tasks` -> the workers' next offset; partitions without a commit are left out.
 
-        Raises BrokerError if there is no answer within ASK_S, or `failover_s` while the cluster is settling.
+        Raises BrokerError if there is no answer within ASK_S, or `failover_s` while the cluster is settling; and if the
+        broker refuses to say it of one partition: that one may have a commit.
         """
         places = [TopicPartition(self._topic, partition) for partition in partitions]
+
+        def ask() -> list[TopicPartition]:
+            answers = self._consumer.committed(places, ASK_S)
+            for each in answers:
+                if each.error is not None:
+                    raise KafkaException(each.error)
+            return answers
+
         try:
-            found = with_retry(self._config.kafka, lambda: self._consumer.committed(places, ASK_S))
+            found = with_retry(self._config.kafka, ask)
         except KafkaException as error:
             raise explain(error.args[0], self._topic, "read the workers' offsets", self._config.kafka) from None
-        return {each.partition: each.offset for each in found if each.error is None and each.offset >= 0}
+        return {each.partition: each.offset for each in found if each.offset >= 0}
 
 
 def commit(config: Config, to: Mapping[int, int]) -> None:

@@ -1,0 +1,40 @@
+"""The workers' offsets as processes outside of the group read them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaError
+from distrl.broker import group
+from distrl.broker.connect import RefusedError
+from distrl.broker.group import GroupOffsets
+from distrl.config import Config
+
+CONFIG = Config(run="r")
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, *answers: tuple[int, KafkaError | None]) -> None:
+    """Each partition's (offset, error), as librdkafka gives them."""
+    places = [SimpleNamespace(partition=p, offset=o, error=e) for p, (o, e) in enumerate(answers)]
+
+    def client(settings: dict[str, Any]) -> SimpleNamespace:
+        return SimpleNamespace(committed=lambda wanted, timeout: places, close=lambda: None)
+
+    monkeypatch.setattr(group, "Consumer", client)
+
+
+def test_partitions_without_a_commit_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, (7, None), (OFFSET_INVALID, None))
+    with GroupOffsets(CONFIG) as offsets:
+        assert offsets.committed([0, 1]) == {0: 7}
+
+
+def test_a_partition_that_the_broker_refuses_is_not_taken_for_one_without_a_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`begin` would commit its first offset, and the workers play all of its tasks again."""
+    answering(monkeypatch, (7, None), (OFFSET_INVALID, KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+    with GroupOffsets(CONFIG) as offsets, pytest.raises(RefusedError, match="may not read the workers' offsets"):
+        offsets.committed([0, 1])

@@ -242,6 +242,15 @@ def test_retry_after_is_a_number_or_a_date(said: str, seconds: float | None) -> 
     assert retry_after(said, now=60.0) == seconds
 
 
+def test_a_question_that_is_given_up_counts_no_further_retry() -> None:
+    """One request, and no time for another."""
+    with serving(body(b"slow down", 429, {"Retry-After": "30"})) as server:
+        asked = endpoint(server.url, timeout_s=1.0)
+        with pytest.raises(NoAnswerError):
+            asked.ask(BODY)
+    assert (asked.counted.requests, asked.counted.retries) == (1, 0)
+
+
 def test_no_endpoint_is_reported() -> None:
     with pytest.raises(ChatError, match=r"judge\.endpoint"):
         Endpoint(JudgeSettings(), "judge")

@@ -133,7 +133,7 @@ class Endpoint:
             wait=self._pause,
             stop=lambda state: self._clock() + state.upcoming_sleep >= deadline,
             sleep=self._sleep_for,
-            after=lambda state: self._count(retries=1),
+            before_sleep=lambda state: self._count(retries=1),
             retry_error_callback=give_up,
         )(attempt)
 

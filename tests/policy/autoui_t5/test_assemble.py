@@ -191,6 +191,15 @@ def test_a_checkpoint_without_its_tokenizer_is_refused(sight: Path, tmp_path: Pa
         assemble(made, sight, tmp_path / "base", None, 0)
 
 
+def test_nothing_is_written_where_the_image_encoder_has_no_processor(sight: Path, tmp_path: Path) -> None:
+    """Else the same command is refused once the file is there: its directory holds files."""
+    made = Path(shutil.copytree(sight, tmp_path / "blip2"))
+    (made / "preprocessor_config.json").unlink()
+    with pytest.raises(PolicyError, match="cannot be read"):
+        assemble(checkpoint(tmp_path / "t5"), made, tmp_path / "base", None, 0)
+    assert not (tmp_path / "base").exists()
+
+
 def test_other_models_are_refused(sight: Path, tmp_path: Path) -> None:
     t5 = checkpoint(tmp_path / "t5")
     with pytest.raises(PolicyError, match="not of a T5"):

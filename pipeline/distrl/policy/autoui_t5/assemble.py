@@ -58,6 +58,7 @@ def assemble(checkpoint: Path, vision: Path, out: Path, decoder: Path | None, se
         raise PolicyError(
             str(checkpoint), f"has no {WORDS}", "load its tokenizer with AutoTokenizer, and `save_pretrained` it there"
         )
+    copied = {name: read(checkpoint / name) for name in words} | {PIXELS: read(vision / PIXELS)}
     language = _language(checkpoint)
     if "scale_decoder_outputs" in t5:  # saved by transformers 5, which calls the head of every T5 its embeddings
         head, shared = language.get(HEAD), language.get(SHARED)
@@ -79,9 +80,8 @@ def assemble(checkpoint: Path, vision: Path, out: Path, decoder: Path | None, se
         out.mkdir(parents=True, exist_ok=True)
         save_file({name: value.float().contiguous() for name, value in language.items()}, out / WEIGHTS)
         save_file({name: value.float().contiguous() for name, value in eyes.items()}, out / VISION)
-        (out / PIXELS).write_bytes(read(vision / PIXELS))
-        for name in words:
-            (out / name).write_bytes(read(checkpoint / name))
+        for name, content in copied.items():
+            (out / name).write_bytes(content)
         (out / CONFIG).write_text(json.dumps({"format": FORMAT, "t5": t5, "vision": sight}, indent=1) + "\n")
     except OSError as error:
         raise PolicyError(str(out), f"cannot be written ({error})", "name a writable directory") from None

@@ -113,6 +113,7 @@ def test_what_may_be_sound_over_the_settings_of_some_run_is_told_from_what_is_wr
         ("algorithm.gama=1", "algorithm.gama", "no such setting of algorithm.type aride"),
         ("algorithm=fast", "algorithm", "a section, with settings of its own"),
         ("algorithm.retrace=maybe", "algorithm.retrace", "hint: yes or no; the default is yes"),
+        ("algorithm={type: grpo, clip: 1}", "algorithm.clip", "hint: a number above 0 and below 1; the default is 0.2"),
         ("run=null", "run", "(it is null)\n  hint: text; the default is 'demo'"),
         ("devices.serials=5", "devices.serials", "should be a list (it is 5)\n  hint: a list, each entry text"),
         ("phones.profiles=[odd]", "phones.profiles.0", "hint: a list, each entry one of plain, moving, steady"),

@@ -54,6 +54,7 @@ def _bounds(field: FieldInfo) -> str:
     low, high = _rule(field, "ge"), _rule(field, "le")
     parts: Sequence[tuple[str, Any]] = (
         (" above", _rule(field, "gt")),
+        (" and below" if _rule(field, "gt") is not None else " below", _rule(field, "lt")),
         (" from", None if low is None or high is None else f"{low} to {high}"),
         (" of at least", low if high is None else None),
         (" of at most", high if low is None else None),

@@ -26,7 +26,7 @@ from distrl.broker.reader import RawRecord, decoded
 from distrl.broker.task_buffer import TaskBuffer
 from distrl.broker.topics import topic_name
 from distrl.config import Config
-from distrl.errors import WireError
+from distrl.errors import BrokerError, WireError
 from distrl.supervised import SupervisedThread
 from distrl.types import LogPosition, Task
 
@@ -234,7 +234,10 @@ class TaskConsumer:
         if self._closed:
             return
         self._closed, began = True, time.monotonic()
-        self._settle()
+        try:
+            self._settle()
+        except BrokerError as error:  # `poll` raises it, too, and the group must not wait for the session time-out
+            LOG.warning("a dead letter is not written; its task will be read again: %s", error)
         self._commit_until(began + CLOSE_S / 2)
         # librdkafka waits for the broker without a time-out, so a daemon thread does it.
         leaving = SupervisedThread(self._consumer.close, "leaving the workers' group")

@@ -212,6 +212,14 @@ def test_other_models_are_refused(sight: Path, tmp_path: Path) -> None:
         assemble(t5, sight, tmp_path / "base", gpt2(tmp_path / "deep", n_layer=3), 0)
 
 
+def test_a_gpt2_that_lacks_a_weight_is_refused(sight: Path, tmp_path: Path) -> None:
+    source = gpt2(tmp_path / "gpt2")
+    weights = load_file(source / "model.safetensors")
+    save_file({n: v for n, v in weights.items() if "h.1.ln_2" not in n}, source / "model.safetensors")
+    with pytest.raises(PolicyError, match=r"has no h\.1\.ln_2\.weight"):
+        assemble(checkpoint(tmp_path / "t5"), sight, tmp_path / "base", source, 0)
+
+
 def test_the_decoder_begins_from_gpt2(sight: Path, tmp_path: Path) -> None:
     """Queries, keys and values are GPT-2's: scores of attention are equal, where T5 divides by nothing."""
     source = gpt2(tmp_path / "gpt2")

@@ -11,11 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from torch import Tensor
 
 from distrl.errors import PolicyError
+
+PARTS: Final = ("attn.c_attn", "attn.c_proj", "ln_1", "ln_2", "mlp.c_fc", "mlp.c_proj")
+"""What is taken of a layer of GPT-2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ def grafted(t5: Mapping[str, Tensor], config: Mapping[str, Any], gpt2: Mapping[s
     """What of GPT-2 goes into the decoder of `t5`.
 
     t5: by published names. config: of T5. gpt2: by its names, with or without `transformer.`. Raises PolicyError where
-    layers, heads or widths differ.
+    layers or widths differ, and where GPT-2 lacks a weight.
     """
     source = {name.removeprefix("transformer."): value for name, value in gpt2.items()}
     layers = int(config.get("num_decoder_layers") or config["num_layers"])
@@ -44,6 +47,9 @@ def grafted(t5: Mapping[str, Tensor], config: Mapping[str, Any], gpt2: Mapping[s
             f"is {found}; the decoder has {layers} layers of width {width} and {inner} in its heads",
             "name a GPT-2 of the decoder's size: gpt2 for a base T5, gpt2-medium for a large one",
         )
+    needed = [f"h.{number}.{part}.weight" for number in range(layers) for part in PARTS]
+    if missing := [name for name in (*needed, "ln_f.weight") if name not in source]:
+        raise PolicyError("--decoder", f"has no {missing[0]}", "name a whole GPT-2; download the checkpoint again")
     taken: dict[str, Tensor] = {}
     for number in range(layers):
         ours, layer = f"decoder.block.{number}.layer", f"h.{number}"

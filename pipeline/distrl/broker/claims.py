@@ -1,4 +1,5 @@
-"""Which of several processes has a role that a run has once, where each may open the role's producer again.
+"""Decides which of several processes has a role that only one process of a run may have. Each of them could open the
+role's producer again.
 
 The broker refuses a producer that another process has opened since (fenced.py). It does not say whether that one is a
 successor, or a predecessor whose own producer had failed. So each process claims the role when it has opened the
@@ -8,11 +9,11 @@ producer, in a topic that nobody but processes of the role may write. The greate
                        ▲                                                                                     │
                        └────────────────────────────── read the log ◀────────────────────────────────────────┘
 
-A process that finds a greater claim ends. The second look decides: whoever claims after it has yet to write, and finds
-the greatest claim to be its own, if it was fenced. So an older process fences a newer one at most once, and writes
-nothing that the newer one does not read.
+A process that finds a greater claim ends. The second look decides: a process that claims after it has not written yet,
+and if it is fenced, it finds that the greatest claim is its own. So an older process fences a newer one at most once,
+and writes nothing that the newer one does not read.
 
-A claim that the broker has lost is made again, with the same number, by the next look of whoever made it.
+If the broker has lost a claim, the process that made it writes it again, with the same number, at its next look.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ SUCCESSOR_S: Final = 5.0
 """How long a fenced process looks for another one's claim, which that one makes once it has opened its producer."""
 POLL_S: Final = 0.2
 LOOKED_BACK: Final = 1_000
-"""Claims that are read, of which each start of the role makes one."""
+"""How many of the newest claims are read. Each start of the role makes one."""
 MOST_AHEAD_MS: Final = 24 * 3_600_000
-"""A claim whose number is further ahead of the broker's clock counts for nothing. No clock is so wrong; and were it the
-greatest that can be read, nobody could ever take over."""
+"""A claim whose number is further ahead of the broker's clock is ignored. No clock is that wrong; and if such a claim
+were the greatest, nobody could ever take over."""
 NAMELESS: Final = "a process without a name"
 LONGEST_NUMBER: Final = 18
 LONGEST_NONCE: Final = 32
@@ -64,13 +65,13 @@ class Claim:
 
     @classmethod
     def parsed(cls, header: bytes | None) -> Claim | None:
-        """None for what is no claim."""
+        """The claim in a record's header; None if there is none, or it is invalid."""
         number, _, nonce = (header or b"").decode("ascii", "replace").partition(" ")
         fits = number.isdecimal() and len(number) <= LONGEST_NUMBER and 0 < len(nonce) <= LONGEST_NONCE
         return cls(int(number), nonce) if fits else None
 
     def counts(self, written_ms: int) -> bool:
-        """written_ms: when it came to the broker, by its clock."""
+        """Whether it is not too far in the future. written_ms: when it arrived at the broker, by the broker's clock."""
         return self.number <= written_ms + MOST_AHEAD_MS
 
     @property
@@ -83,7 +84,7 @@ class ReplacedError(FencedError):
 
 
 def fenced(run: str, role: str) -> FencedError:
-    """Of a producer that the broker refuses, whoever opened it since."""
+    """The error of a producer that the broker refuses, whoever has opened it since."""
     return FencedError(
         f"{role} of run {run}",
         f"its producer was fenced: another {role} opened its own, or this one stalled for {TRANSACTION_TIMEOUT_S:g} s",
@@ -100,7 +101,7 @@ def replaced(run: str, role: str) -> ReplacedError:
 
 
 def topic_of(role: str) -> str:
-    """Where it is claimed (a key of TOPICS)."""
+    """The topic of the role's claims (a key of TOPICS)."""
     return f"{role}.claims"
 
 
@@ -137,7 +138,7 @@ def _announce(made: Claim, config: Config, role: str) -> int:
 
 
 def send(producer: RecordProducer, config: Config, beat: Heartbeat, mine: Claim) -> Future[LogPosition | None]:
-    """Publish a role's heartbeat. Its headers hold the claim, too: processes of earlier software look for it there.
+    """Publish a role's heartbeat. Its headers hold the claim, too: processes of earlier versions look for it there.
 
     Raises BrokerError if it cannot be queued.
     """

@@ -108,8 +108,8 @@ class UnknownTopicError(RefusedError):
 
 
 class BeyondUseError(RefusedError):
-    """A fatal error of the client, after which it cannot be used: the broker has lost an idempotent producer's records,
-    say."""
+    """A fatal error, after which the client cannot be used. Example: the broker has lost records of an idempotent
+    producer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +176,8 @@ def admin(kafka: KafkaSettings, on_error: OnError | None = None) -> AdminClient:
 
 
 def check(config: Config) -> Cluster:
-    """Reach the broker within `kafka.connect_timeout_s`, one of several within `failover_s`: a request that was on its
-    way to one that froze is answered only once librdkafka gives it up.
+    """Reach the broker within `kafka.connect_timeout_s`. With several brokers the limit is `failover_s`: librdkafka
+    answers a request to a frozen broker only once it gives it up.
 
     Raises BrokerError naming the setting at fault: no broker at the address, refused credentials (at once, since
     retrying does not help), or a failed TLS handshake.

@@ -53,7 +53,7 @@ outstanding for each phone, so those that wait are all read, and the oldest is b
 paused, which costs: after a resume librdkafka sleeps for up to a second before it fetches again."""
 
 LOOK_S = 1.0
-"""How often a client says in which state its connections are."""
+"""Interval of librdkafka's statistics, which have the state of each broker's connection."""
 
 CLOSE_S = 10.0
 """Longest `close`: half of it for the last commit, the rest for leaving the group. A member that could not leave is
@@ -152,7 +152,7 @@ class TaskConsumer:
 
     @property
     def brokers_away(self) -> bool:
-        """Whether no broker could be reached, at most LOOK_S before the last poll."""
+        """Whether no broker was connected, by statistics that were at most LOOK_S old at the last poll."""
         return self._brokers_away
 
     @property
@@ -172,8 +172,8 @@ class TaskConsumer:
     def take_for(self, phones: int) -> None:
         """Join the group and buffer tasks for this many phones; 0: leave it, so that others get its tasks.
 
-        Leaving commits only what is done. It ends when `partitions` is empty, after a few polls; joining again waits
-        for that.
+        Leaving commits only what is done, and is complete when `partitions` is empty, after a few polls. Joining again
+        waits for that.
         """
         self._phones = phones
         if not phones and self._joined:
@@ -296,8 +296,8 @@ class TaskConsumer:
             LOG.warning("reading tasks: %s", reported(error))  # librdkafka retries by itself
 
     def _on_statistics(self, text: str) -> None:
-        """librdkafka reports that all brokers are down once, or again and again, and never that one is back: an error
-        would not do (librdkafka#5546)."""
+        """Keeps `brokers_away` up to date. Errors cannot: librdkafka reports once, or repeatedly, that all brokers are
+        down, and never that one is back (librdkafka#5546)."""
         self._brokers_away = not any(broker["state"] == "UP" for broker in json.loads(text)["brokers"].values())
 
     def _places(self) -> list[TopicPartition]:

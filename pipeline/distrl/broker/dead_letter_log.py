@@ -1,8 +1,8 @@
 """Reads dead letters. (republish.py publishes their records again.)
 
-They are read twice: first the summary of each (an Entry), then the bytes of those that are wanted (a DeadLetter). Bytes
-and headers are untrusted. A record that was dead-lettered twice (its role crashed in between) has two dead letters with
-the same origin and value, which are one Entry here.
+They are read twice: first a summary of each (DeadLetterSummary), then the bytes of those that are wanted (DeadLetter).
+Bytes and headers are untrusted. A record that was dead-lettered twice (its role crashed in between) has two dead
+letters with the same origin and value, which have one summary here.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class _Waiting:
 class DeadLetters:
     """The bad records that one role has met. One thread; `settled` is called again and again while `waiting`.
 
-    publish: RecordProducer.publish_bytes. known: of the dead letters that are in the log already.
+    publish: RecordProducer.publish_bytes. known: the dead letters that are in the log already.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ def _sha256(value: bytes | None) -> str:
 
 
 def known_dead_letters(config: Config) -> list[DeadLetterId]:
-    """Of the newest dead letters."""
+    """The KNOWN_DEAD_LETTERS newest of the log. Raises BrokerError."""
     with LogReader(config, TOPIC) as whole:
         start = {p: max(first, whole.ends[p] - KNOWN_DEAD_LETTERS) for p, first in whole.next_offsets.items()}
     with LogReader(config, TOPIC, start) as reader:

@@ -1,5 +1,5 @@
-"""A trajectory is its task id: the first record in the log wins, a later one is counted and skipped. An evaluation is
-its policy and task."""
+"""A trajectory is identified by its task id, an evaluation by its policy and task: the first record in the log wins, a
+later one is counted and skipped."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class IdSet:
 
     @classmethod
     def parse(cls, saved: Any, most: int) -> IdSet:
-        """As `of`, for what nobody vouches for. Raises ValueError for anything but the form of `to_json()`, and for
-        more than `most` ids.
+        """As `of`, for untrusted input. Raises ValueError for anything but the form of `to_json()`, and for more than
+        `most` ids.
         """
         every = msgspec.convert(saved, list[_Saved])
         if sum(max(0, last - first + 1) * BLOCK for each in every for first, last in each.full) > most:
@@ -96,7 +96,7 @@ class IdSet:
     def to_json(self) -> list[dict[str, Any]]:
         """The set for JSON; equal sets give equal values, in the same order.
 
-        Blocks that are full come as [first, last] ranges of them, the others as the base64 of their little-endian bits.
+        Full blocks are [first, last] ranges of block numbers, the others the base64 of their little-endian bits.
         """
         found = []
         for series, keys in groupby(sorted(self._bits), key=lambda key: key[0]):

@@ -40,7 +40,7 @@ COMMIT_TIMEOUT_S = 10.0
 as if another process had taken over. (librdkafka also gives up a transaction's records by then.)"""
 
 REGISTERED_S = 0.2
-"""Within which a broker that is not busy has taken a partition into a transaction, from the first record on."""
+"""How long a broker that is not busy takes, from the first record on, to add a partition to a transaction."""
 
 FENCED = {
     KafkaError._FENCED,
@@ -147,10 +147,11 @@ class FencedProducer:
         return [*delivered, *[None] * (len(records) - len(delivered))]
 
     def leave_marker(self, topic: str, partition: int) -> None:
-        """Abort a transaction whose record is not sent, which leaves its marker alone. topic: its full name.
+        """Abort a transaction before its record is sent, so that the log gets nothing but the abort marker. topic: its
+        full name.
 
-        The producer has to linger for longer than REGISTERED_S. A busy broker may not have taken the partition into the
-        transaction by then, and there is no marker: the partition's end shows it. Raises as `write`.
+        The producer has to linger for longer than REGISTERED_S. A busy broker may not have added the partition to the
+        transaction by then; there is no marker then, which the partition's end shows. Raises as `write`.
         """
 
         def abort() -> None:
@@ -160,10 +161,11 @@ class FencedProducer:
         self._transact([Outgoing(topic, None, b"", (), partition)], abort)
 
     def end_of(self, topic: str, partition: int) -> int:
-        """The offset at which a record is written now, by the partition's leader: it is written, and taken back.
+        """The offset at which the partition's leader writes a record now: a probe record is written, and its
+        transaction aborted.
 
-        Who reads up to there has read all that was committed before the call, whichever broker it asks. topic: its full
-        name, of one whose readers see only what was committed. Raises as `write`.
+        A reader that reads up to there has read all that was committed before the call, whichever broker it asks.
+        topic: the full name of a topic whose readers see only committed records. Raises as `write`.
         """
 
         def take_back() -> None:
@@ -181,7 +183,8 @@ class FencedProducer:
         return place.offset
 
     def _transact(self, records: Sequence[Outgoing], end: Callable[[], object]) -> list[Message]:
-        """A transaction of `records` that `end` ends; what was delivered."""
+        """Send `records` in one transaction, which `end` commits or aborts. Returns the messages that were
+        delivered."""
         if self._failure is not None:
             raise self._failure
         for each in records:

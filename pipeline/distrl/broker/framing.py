@@ -1,6 +1,6 @@
-"""In which form values are sent: as they are, or in Confluent's wire format under the ids of a schema registry.
+"""The form in which values are sent: as they are, or in Confluent's wire format with the ids of a schema registry.
 
-`sent_as` is asked once for each client that writes. Readers take both forms (`distrl.wire.confluent`).
+Each client that writes calls `sent_as` once. Readers take both forms (`distrl.wire.confluent`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REQUEST_TIMEOUT_S = 10
 """Longest wait for one answer of the registry; its client asks four times."""
 
 Form = Callable[[bytes | None, Headers], tuple[bytes | None, Headers]]
-"""A value and its headers to what is sent."""
+"""(value, headers) -> the value and headers that are sent."""
 
 
 def sent_as(kafka: KafkaSettings) -> Form:
@@ -70,10 +70,10 @@ def _registered(url: str, user: str | None, password: str | None, ca: str | None
 
 
 def registered_text(schema: Schema) -> str:
-    """A schema as registries are given it: the shipped file, in which the text {} as a default has a space.
+    """The text of a schema for a registry: the shipped file, except that a default of "{}" is written "{ }".
 
-    Apicurio Registry (3.3.3) takes a schema with `"default": "{}"` for no Avro. That text is JSON, of which `{ }` says
-    the same; and what a default is decides neither how a value is written nor its schema's fingerprint.
+    Apicurio Registry (3.3.3) refuses a schema with `"default": "{}"` as invalid Avro. These defaults are JSON texts, so
+    "{ }" means the same. A default changes neither how a value is written nor the schema's fingerprint.
     """
     return schema_text(schema).replace('"default": "{}"', '"default": "{ }"')
 
@@ -85,7 +85,7 @@ class RegisteredSchemas:
     def __init__(self, client: Any, url: str) -> None:
         self._client, self._url = client, url
         self._ids: dict[bytes, int] = {}
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def form(self, value: bytes | None, headers: Headers) -> tuple[bytes | None, Headers]:
         """A `Form`: a value that has one of our schemas is framed, any other is sent as it is."""
@@ -96,7 +96,7 @@ class RegisteredSchemas:
 
     def id_of(self, mark: bytes) -> int:
         """The id of the schema with this fingerprint, which is registered where it is not yet. Raises BrokerError."""
-        with self._turn:
+        with self._lock:
             if mark not in self._ids:
                 self._ids[mark] = self._register(mark)
             return self._ids[mark]

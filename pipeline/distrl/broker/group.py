@@ -22,7 +22,7 @@ from distrl.errors import BrokerError
 ASK_S = 5.0
 """Longest wait for an answer; callers ask again later."""
 HAS_MEMBERS = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
-"""What the broker answers to a commit of one that is no member."""
+"""What the broker answers to a commit by a process that is not a member of the group."""
 
 
 def workers_group(config: Config) -> str:
@@ -80,10 +80,11 @@ def commit(config: Config, to: Mapping[int, int]) -> None:
 
 
 def begin(config: Config) -> int:
-    """Commit the workers' group to the first task of each partition where it has no offset yet. Returns of how many.
+    """Commit the workers' group to the first task of each partition where it has no offset yet. Returns for how many
+    partitions it did.
 
-    What scales workers by their lag reads none from a group without offsets, or takes all there is for it. Leaves a
-    group with members alone: they commit what they play. Raises BrokerError.
+    For autoscalers that follow the workers' lag: of a group without offsets they read no lag, or the whole topic as
+    lag. A group with members is left alone: they commit what they play. Raises BrokerError.
     """
     client = admin(config.kafka)
     name = topic_name(config.run, "tasks")

@@ -20,7 +20,7 @@ from distrl.types import LogPosition, Skipped, Update, Version, Watermark
 
 ROLE: Final = "learner"
 FROM_THE_FIRST: Final = {0: 0}
-"""Where a reader of the journal starts that knows none of its lines."""
+"""The start of a reader that has read no line of the journal yet."""
 
 
 class Journal(FencedProducer):
@@ -42,7 +42,8 @@ class Journal(FencedProducer):
         return self.write_one(Outgoing.of(self._run, "updates", self._run, update))
 
     def end(self) -> int:
-        """Of the journal, by its leader: `journal_lines` up to here are all. Raises as `append` does."""
+        """The end of the journal, by its leader: `journal_lines` up to this offset are complete. Raises as `append`
+        does."""
         return self.end_of(topic_name(self._run, "updates"), 0)
 
     def publish_version(self, version: Version) -> LogPosition | None:
@@ -55,7 +56,7 @@ class History:
     """The result of a journal's lines (docs/adr/0010). Pure."""
 
     lines: tuple[Update, ...] = ()
-    """All that there are, also void ones."""
+    """All of them, void ones too."""
     updates: tuple[Update, ...] = ()
     """Those that count, in order."""
     voids: tuple[Update, ...] = ()
@@ -131,7 +132,7 @@ def journal_up_to(config: Config, end: int = 0) -> tuple[list[Update], int]:
     visible a few milliseconds later, and a broker that was frozen goes on with what it had (reader.py).
 
     Raises BrokerError where no broker has the journal up to `end`, and where its first line was deleted, as by
-    retention: those that are left would count for none, and a learner begin anew.
+    retention: the lines that are left would all count as following a gap, and the learner would begin anew.
     """
     with LogReader(config, "updates", FROM_THE_FIRST, reach={0: end}) as reader:
         if reader.ends[0] < end:

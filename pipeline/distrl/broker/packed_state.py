@@ -1,7 +1,7 @@
-"""A state for a snapshot: its dataclass, every field of it, as bytes and back.
+"""Packs a state into bytes for a snapshot, every field of its dataclass, and unpacks it.
 
-Nobody vouches for the bytes: what is read is of the declared types, bounded in size, and exactly what this code would
-write for it. So a state with one field more or less than today's, or of another order, is refused, too.
+The bytes are untrusted: a state is accepted only if it has the declared types, is bounded in size, and is exactly what
+this code would write for it. So a state with a field more or less than today's, or in another order, is refused, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from distrl.errors import WireError
 S = TypeVar("S")
 
 FORMAT: Final = 3
-"""To be raised whenever a fold gives another state for the same log; other fields are noticed without."""
+"""Raise it whenever a fold gives another state for the same log. A field that is added or removed is noticed without
+it."""
 
 UNPACKED_BYTES: Final = 32 * 1024 * 1024
 """A larger state is refused unread. Those of 10^6 trajectories pack to 15 KB; the ids in them are bitmaps."""
@@ -25,7 +26,7 @@ LEVEL: Final = 6
 
 
 class Packed(Protocol):
-    """A part of a state that has a plain form of its own, as an IdSet has."""
+    """A part of a state that converts itself to plain values, such as an IdSet."""
 
     def to_json(self) -> Any: ...
     @classmethod

@@ -306,7 +306,8 @@ class RecordProducer:
             LOG.info("all late records are acknowledged")
 
     def _wait(self, producer: Producer, serve: Callable[[float], int], timeout_s: float) -> None:
-        """Serve callbacks. The client raises its fatal errors here, and would keep its records for ever."""
+        """Serve callbacks. The client raises a fatal error here and then keeps its records for ever, so they are sent
+        by a new client, or purged and failed."""
         try:
             serve(timeout_s)
         except KafkaException as error:

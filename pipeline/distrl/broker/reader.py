@@ -50,9 +50,10 @@ POLL_S = 0.5
 """Longest single wait inside a bounded read; a record ends it at once."""
 
 OLD_LEADER_S = 5.0
-"""How long a log that ends before what it is known to have had is asked for again. A broker that was frozen still takes
-itself for the leader when it goes on, and answers with the end of then, until the cluster tells it: measured, up to
-a tenth of a second. One that is cut off from the cluster alone does so for longer, and each time another is asked."""
+"""How long a log that seems to end before an offset that it is known to have had is asked for again. A broker that was
+frozen still believes to be the leader when it goes on, and answers with its old end until the cluster corrects it: up
+to a tenth of a second, as measured. A broker that is cut off from the cluster does so for longer; each attempt may
+reach another broker."""
 
 ASK_AGAIN_S = 0.2
 
@@ -121,7 +122,7 @@ def retained(config: Config, topic: str) -> dict[int, tuple[int, int]]:
 
 
 def has_topic(config: Config, topic: str) -> bool:
-    """Whether the run has this key of TOPICS, which one of earlier software may lack. Raises BrokerError."""
+    """Whether the run has this topic (a key of TOPICS); a run of an earlier version may lack it. Raises BrokerError."""
     try:
         retained(config, topic)
     except UnknownTopicError:
@@ -142,9 +143,9 @@ class LogReader:
     """The records of one topic of a run (a key of TOPICS), each partition in its order.
 
     start: partition -> first offset to read; a partition left out is read from its first retained record.
-    reach: partition -> an offset before which all records are known to have been written, where `start` does not say
-    it: `ends` are not before these unless the broker has lost records.
-    follows: it waits for new records for long. It asks the broker seldom, and learns late that it is at the end.
+    reach: partition -> an offset up to which records are known to have been written, where `start` does not imply it:
+    `ends` are not below it, unless the broker has lost records.
+    follows: the reader mostly waits for new records. It polls the broker less often, and notices the log's end later.
     Transactional topics are read committed, so never what a fenced learner wrote.
     Raises BrokerError if the topic is missing, or `start` is outside of what the broker retains.
     """
@@ -266,8 +267,8 @@ class LogReader:
         return retained(self._config, self._name)
 
     def _kept_of_the_leader(self, known: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
-        """`kept`, asked for again for OLD_LEADER_S while one of several brokers says that a partition ends before an
-        offset of `known`: it may be no leader any more."""
+        """`kept`, asked for again for up to OLD_LEADER_S while a partition seems to end before its offset in `known`:
+        where there are several brokers, the one that answers may no longer be the leader."""
         kept, deadline = self.kept(), time.monotonic() + OLD_LEADER_S
         while any(offset > kept.get(partition, (0, offset))[1] for partition, offset in known):
             if time.monotonic() > deadline or broker_count(self._config) < 2:
@@ -308,8 +309,8 @@ class LogReader:
             self._on_error(error)
 
     def _fetch_again(self, partition: int, error: KafkaError) -> None:
-        """Of a partition whose next record a broker says that it does not have. Raises CutError where that is so for
-        OLD_LEADER_S, or it is the only broker."""
+        """Fetch a partition again of which a broker says that it does not have the next record. Raises CutError if it
+        says so for OLD_LEADER_S, or is the only broker."""
         offset = self._next[partition]
         self._refuse_outside(partition, offset, self._kept_of_the_leader([(partition, offset)]))
         since = self._refused_since.setdefault(partition, time.monotonic())

@@ -32,7 +32,8 @@ def delete_group(config: Config) -> None:
 
 
 def delete_topics(config: Config) -> None:
-    """Delete every topic of the run that is there, and wait until no broker lists it. Raises BrokerError."""
+    """Delete every topic of the run that is there, and wait, for at most kafka.connect_timeout_s, until the run is no
+    longer listed. Raises BrokerError."""
     client = admin(config.kafka)
     for name in (*(each for each in TOPICS if each != LAST), LAST):
         full = topic_name(config.run, name)

@@ -1,4 +1,4 @@
-"""How long a cluster remembers how far a group without members is."""
+"""How long a cluster keeps the committed offsets of a consumer group without members."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from distrl.config import Config
 
 SETTING: Final = "offsets.retention.minutes"
 LEAST_MINUTES: Final = 30 * 24 * 60
-"""A run may rest for so long. Kafka's own is a week, and infra/kafka has a year."""
+"""How long a run may pause at least. Kafka's default is a week; infra/kafka sets a year."""
 
 
 def offsets_kept_minutes(config: Config) -> int | None:
-    """Of the cluster's first broker; None where it does not say: this user may not ask, or it is no Apache Kafka."""
+    """The setting of the cluster's first broker; None if it does not tell: this user may not ask, or it is not Apache
+    Kafka."""
     client, timeout_s = admin(config.kafka), request_timeout_s(config.kafka)
     try:
         broker = min(client.list_topics(timeout=timeout_s).brokers)
@@ -29,7 +30,8 @@ def offsets_kept_minutes(config: Config) -> int | None:
 
 
 def forgets(minutes: int | None) -> str:
-    """What comes of offsets that are kept for so long; empty where that is long enough, or unknown."""
+    """The consequence of keeping offsets for so many minutes, with its fix; empty if that is long enough, or
+    unknown."""
     if minutes is None or minutes >= LEAST_MINUTES:
         return ""
     return (

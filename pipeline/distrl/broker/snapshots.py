@@ -1,6 +1,6 @@
-"""Snapshots of what follows from a run's log: a start reads the newest one, and then only what came after it.
+"""Snapshots of states that are folded from a run's log: a start reads the newest one, and then only what came after it.
 
-A snapshot is believed only if the log still has, at each partition that it covers, the very record that it read last
+A snapshot is used only if the log still has, in each partition that it covers, the very record that it covers last
 there: a log that was truncated, made again or mirrored has another one in that place, or none. Whatever is wrong with
 it, the log is read from its start.
 """
@@ -75,7 +75,7 @@ def starts(snapshot: Snapshot, topic: str) -> Mapping[int, int]:
 
 
 def most_ids(snapshot: Snapshot) -> int:
-    """Bound of the ids that can follow from the records that are covered: each has one."""
+    """Upper bound of the ids in a state that covers these records: each record has one."""
     return sum(each.last + 1 for each in snapshot.covered)
 
 

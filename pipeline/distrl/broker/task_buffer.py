@@ -9,15 +9,16 @@ from distrl.broker.reader import RawRecord
 
 
 class TaskBuffer:
-    """Those of a partition in their order; of several partitions, the one that the broker wrote first.
+    """The tasks of a partition come in their order; of the first tasks of several partitions, the one that the broker
+    wrote first.
 
-    By arrival, tasks of partitions that a fetch names last would wait while newer ones of others are begun. They grow
-    old, and `feeder.max_lag` then holds back every phone until they are done.
+    In the order of arrival, tasks of the partitions that a fetch returns last would wait while newer ones of others are
+    begun. They would grow old, and `feeder.max_lag` would then hold back every phone until they are done.
     """
 
     def __init__(self) -> None:
         self._by_partition: dict[int, deque[RawRecord]] = {}
-        """None is empty."""
+        """Without empty queues."""
 
     def __len__(self) -> int:
         return sum(map(len, self._by_partition.values()))
@@ -36,7 +37,7 @@ class TaskBuffer:
         return raw
 
     def drop(self, partitions: Collection[int]) -> None:
-        """These belong to another worker now."""
+        """Forget the tasks of these partitions, which belong to another worker now."""
         for partition in partitions:
             self._by_partition.pop(partition, None)
 

@@ -56,14 +56,14 @@ _DECLARED = (
     Topic("evaluations", Evaluation, "version"),
     # Whole segments are deleted, so a day's retention needs segments shorter than a day.
     Topic("heartbeats", Heartbeat, "process", retention_ms=DAY_MS, segment_ms=HOUR_MS),
-    # A topic for each role that a run has once, which nobody else may write. A record for each start of the role.
+    # One for each role of which a run has a single process; no other role may write it. A record per start of the role.
     Topic("feeder.claims", Heartbeat, "role"),
     Topic("learner.claims", Heartbeat, "role"),
     # Only the newest is read. The segment that is written to is never compacted, so segments are short.
     Topic("snapshots", Snapshot, "run", cleanup="compact", segment_ms=10 * MINUTE_MS),
-    # For people: what each update drew. The fold of the log gives it again.
+    # For people: what each update drew. Folding the log again gives the same draws.
     Topic("draws", Draws, "update", retention_ms=7 * DAY_MS, segment_ms=12 * HOUR_MS),
-    # For people, too: losses of each update, a few hundred bytes. Not compacted: the first of two records counts.
+    # For people: the losses of each update, a few hundred bytes. Not compacted: of two records the first counts.
     Topic("figures", Figures, "update"),
     Topic("trajectories.dlq", None, "as it came", retention_ms=30 * DAY_MS),
 )

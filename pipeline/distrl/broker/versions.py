@@ -40,8 +40,8 @@ def lineage(config: Config) -> list[Version]:
 
 
 class Lineage:
-    """`lineage` for one who asks again and again: each `read` reads only what came since the one before. Used by one
-    thread at a time."""
+    """`lineage` for repeated use: each `read` reads only what came since the previous one. Used by one thread at a
+    time."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -50,7 +50,7 @@ class Lineage:
         """The last record that was read. The topic has one partition."""
 
     def read(self) -> list[Version]:
-        """As `lineage`. Raises BrokerError; the next call goes on then."""
+        """As `lineage`. Raises BrokerError; the next call continues where this one failed."""
         last = self._last
         start = {} if last is None else {last.position.partition: last.position.offset}
         records = read_since(self._config, "versions", start)
@@ -81,11 +81,11 @@ class VersionFollower:
     """The newest version, kept up to date by a thread of its own.
 
     Life cycle: the constructor reads to the end of the topic (so `latest` is never older than what was published
-    before), then starts the thread; `close` ends it. The thread has a reader of its own: one that finds the end soon
-    asks the broker 20 times a second, and a fleet has a follower in each worker. If the thread fails, `latest` and
-    `wait_newer` raise its error: a worker must not go on for ever with old weights. If the topic loses its tail, it is
-    read again from its start; the newest version ever seen stays until a higher number arrives, which every learner
-    publishes after a loss.
+    before), then starts the thread; `close` ends it. The thread has a reader of its own, which follows: a reader that
+    notices the end fast, as the constructor's does, polls the broker 20 times a second, and a fleet has a follower in
+    each worker. If the thread fails, `latest` and `wait_newer` raise its error: a worker must not go on for ever with
+    old weights. If the topic loses its tail, it is read again from its start; the newest version ever seen stays until
+    a higher number arrives, which every learner publishes after a loss.
     """
 
     def __init__(self, config: Config) -> None:

@@ -1,7 +1,7 @@
 """Waits for topics that another process makes: a Job of the same Helm release, or Strimzi's operators.
 
 A pod starts together with its broker, its user and its topics. A role that does not find them ends, and Kubernetes
-starts it again after longer and longer pauses; this asks every second instead, in one process.
+starts it again after longer and longer pauses; `wait_for_topics` asks every second instead.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ PAUSE_S = 1.0
 def wait_for_topics(config: Config, names: Collection[str], timeout_s: float, report: Callable[[str], object]) -> None:
     """Returns once each topic of the run is there and these settings' user may use it. names: keys of TOPICS.
 
-    report: called with what is missing, whenever that is another thing. Credentials and rights that are refused are
-    waited for, too: whoever makes the user may not be through. Raises BrokerError with what is missing after
-    `timeout_s`.
+    report: called with what is missing, each time that changes. Refused credentials and rights are waited for, too: the
+    user may not be created completely yet. Raises BrokerError with what is missing after `timeout_s`.
     """
     client = admin(config.kafka)
     topics = [topic_name(config.run, name) for name in names]

@@ -1,1 +1,2 @@
-"""Phones as a worker holds them: sessions with a deadline on every operation, reset, and the pool that lends them."""
+"""Phones as a worker uses them: sessions with a deadline on every operation, reset, and the pool that leases them to
+threads."""

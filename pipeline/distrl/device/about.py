@@ -1,7 +1,7 @@
 """Properties of the phones, for `distrl devices`: one query, one deadline, no lease.
 
-A query does not disturb a worker on the same phone: the adb server runs both side by side. Of a lease of another host
-it is said that it has run out once looks have seen it unchanged for its time to live (sightings.py).
+A query does not disturb a worker on the same phone: the adb server runs both side by side. Another host's lease is
+shown as run out once repeated queries have found it unchanged for its time to live (sightings.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from distrl import config
 from distrl.device.leases import Leases
-from distrl.device.phone_lease import awake_or_not, lease_on, place_of
+from distrl.device.phone_lease import lease_on, place_of, seconds_since_boot
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.device.sightings import unchanged_s
@@ -44,7 +44,7 @@ class About:
 
 
 def look(
-    server: AdbServer, devices: config.DeviceSettings, clock: Callable[[], float] = awake_or_not
+    server: AdbServer, devices: config.DeviceSettings, clock: Callable[[], float] = seconds_since_boot
 ) -> Sequence[About]:
     """Every phone that the configuration names, and every other one that the adb server knows.
 
@@ -82,7 +82,7 @@ def _connected(server: AdbServer, devices: config.DeviceSettings, addresses: Seq
 
 
 def _state(server: AdbServer, name: str) -> str:
-    """Of a phone that is configured by its USB port (usb:1-2), which the server does not list."""
+    """The state of a phone that is configured by its USB port (usb:1-2), under which the server does not list it."""
     try:
         return server.state(name)
     except DeviceError:

@@ -28,7 +28,8 @@ _STDOUT, _STDERR, _EXIT = 1, 2, 3
 
 
 class Deadline:
-    """The total deadline of an operation. setting: that it comes from, for errors; empty for none."""
+    """The total deadline of an operation. setting: where it comes from, for error messages; empty if from no
+    setting."""
 
     def __init__(self, seconds: float, setting: str = "") -> None:
         self.seconds, self.setting = seconds, setting

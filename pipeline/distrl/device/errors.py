@@ -45,7 +45,7 @@ class DeviceTimeout(DeviceError):  # noqa: N818
 
 
 def too_slow(setting: str) -> str:
-    """The hint where a deadline passed. setting: whose it is; empty for one that no setting makes longer."""
+    """The hint for a deadline that passed. setting: where it comes from; empty if no setting makes it longer."""
     if setting:
         return f"raise {setting} if it is slow"
     return "look at the load of the machine of the adb server, and at `adb devices` there"
@@ -92,7 +92,8 @@ class ActionRefused(DeviceRefused):
 
 @contextmanager
 def must_succeed() -> Iterator[None]:
-    """For commands that every working phone accepts: raises DeviceRefused as DeviceGarbage, the phone's failure."""
+    """For commands that every working phone accepts: a DeviceRefused becomes a DeviceGarbage, which counts as the
+    phone's failure."""
     try:
         yield
     except DeviceRefused as error:

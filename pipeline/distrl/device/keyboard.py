@@ -26,21 +26,21 @@ log = logging.getLogger(__name__)
 MAX_CHARACTERS: Final = 2000
 """More than any field needs; a command line is limited too."""
 PIECE_CHARACTERS: Final = 200
-"""Typed by one `input text`, which has the deadline of one operation. The phone goes on with a command that is given
-up, so little is left of it then."""
+"""Most characters of one `input text`, which has the deadline of one operation. After a time-out the phone still types
+the rest of a command, so a command is short."""
 COMMANDS_PER_LINE: Final = 4
 """Most commands of one operation: a phone may take a second to begin one."""
 BEGIN: Final = "input text"
 GO_ON: Final = "input keyboard text"
-"""The same to Android, whose text comes from a keyboard unless another source is named. A simulated phone replaces what
-a field holds by the former, and adds to it by the latter."""
+"""The same as BEGIN to Android, where the keyboard is the source unless another one is named. A simulated phone
+replaces a field's text with BEGIN and appends to it with GO_ON."""
 PACKAGE: Final = "com.android.adbkeyboard"
 SERVICE: Final = f"{PACKAGE}/.AdbIME"
 UP_S: Final = 2.0
 """Longest wait for the service to be bound to a text field. If no field has the focus it never is, and the text is
 lost, as with `input text`."""
 PUT_BACK_S: Final = 2.0
-"""For the phone's own keyboard after a failure, which may have used up the operation's time."""
+"""Deadline of selecting the phone's own keyboard after a failure, which may have used up the operation's time."""
 POLL_S: Final = 0.02
 _UNTYPABLE = re.compile(r"[^\x20-\x7e]")
 _BETWEEN = re.compile(r"(?<=%)(?=s)")
@@ -130,9 +130,9 @@ class KeyboardService:
             )
         self._select(deadline)
         try:
-            said = self._ask(line, deadline)
-            if "Broadcast completed" not in said:
-                raise DeviceGarbage(self._serial, f"`am broadcast` answered {said[:_WORDS]!r}")
+            reply = self._ask(line, deadline)
+            if "Broadcast completed" not in reply:
+                raise DeviceGarbage(self._serial, f"`am broadcast` answered {reply[:_WORDS]!r}")
         except DeviceError:
             with suppress(DeviceError):  # the first is what went wrong; `put_back_keyboard` tries again
                 self.put_back(Deadline(PUT_BACK_S))
@@ -163,9 +163,9 @@ class KeyboardService:
             time.sleep(POLL_S)
 
     def _set(self, method: str, deadline: Deadline) -> None:
-        said = self._ask(f"ime set {shlex.quote(method)}", deadline)
-        if f"{method} selected" not in said:  # Android before 8 exits with 0 all the same
-            what = f"the keyboard {method} cannot be selected: {said.strip()[:_WORDS]}"
+        reply = self._ask(f"ime set {shlex.quote(method)}", deadline)
+        if f"{method} selected" not in reply:  # Android before 8 exits with 0 all the same
+            what = f"the keyboard {method} cannot be selected: {reply.strip()[:_WORDS]}"
             raise DeviceRefused(
                 self._serial,
                 what,

@@ -62,13 +62,13 @@ class Program:
 
         Raises DeviceUnready if it cannot be run; then nothing runs.
         """
-        with self._new_log() as said:
+        with self._new_log() as output:
             try:
                 self._child = subprocess.Popen(
                     list(line),
                     env={**os.environ, **more, MARK: str(self._pid_file)},
                     stdin=subprocess.DEVNULL,
-                    stdout=said,
+                    stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
@@ -89,7 +89,7 @@ class Program:
         log.info("%s started as process %d, log in %s", self._name, self._child.pid, self.log)
 
     def _new_log(self) -> BinaryIO:
-        """Opened, the one before kept beside it. Raises DeviceUnready."""
+        """A new log file, opened; the previous one stays beside it as `.log.old`. Raises DeviceUnready."""
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             if self.log.exists():

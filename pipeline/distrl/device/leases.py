@@ -37,7 +37,7 @@ LOCK_RETRY_S = 0.005
 
 
 _HELD: set[Path] = set()
-"""The lock files of this process: its own locks look to it like another's."""
+"""The lock files that this process holds: when it tests one, its own lock looks like another process's."""
 
 
 class Hold:
@@ -72,7 +72,8 @@ class Leases:
         return self.file(key_of(serial), SUFFIX)
 
     def domain(self) -> str:
-        """Identifies the directory for all who share it, and no copy of it. Raises DeviceError as `take` does."""
+        """Identifies this directory: all who share it get the same text, and a copy of it has another one. Raises
+        DeviceError as `take` does."""
         file = self._directory / DOMAIN
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -182,7 +183,7 @@ def _opened(file: Path) -> int:
 
 
 def _replaced(file: Path, descriptor: int) -> bool:
-    """Whether the file of another user, who has ended, was removed: it cannot be signed, so the next try makes one."""
+    """Whether the file was another user's and is removed now: it cannot be signed, so the next try makes a new one."""
     if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
         return False
     try:

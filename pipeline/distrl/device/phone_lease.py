@@ -83,8 +83,8 @@ class LeaseName:
 
 
 def parsed(name: str, ttl_s: float) -> LeaseName:
-    """The entry of that name, which is untrusted: an invalid one counts as another process's lease, for `ttl_s`, and
-    none lasts longer than LONGEST_LEASE_S."""
+    """The parts of an entry's name. It is untrusted: an invalid name counts as another process's lease of `ttl_s`, and
+    no lease lasts longer than LONGEST_LEASE_S."""
     try:
         holder, place, nonce, ttl, count = name.split(",")
         lasts = float(ttl)
@@ -99,15 +99,15 @@ def place_of(leases: Leases, serial: str) -> str:
     """Identifies the lock of this phone. If we have the lock, a lease with the same place was left by a killed
     process.
 
-    Of the running kernel, as locks are: a folder may have been copied with a home directory, or lie on a file system
-    of which each machine locks its own view. And of the folder itself: two containers may each have a copy of it. A
-    lease of before a restart is waited for like another host's.
+    It depends on the running kernel, since locks do: a folder may have been copied with a home directory, or lie on a
+    file system of which each machine locks its own view. It also depends on the folder itself: two containers may each
+    have a copy of it. So a lease from before a restart is waited for like another host's.
     """
     return hashlib.sha256(f"{boot_id()}/{leases.domain()}/{leases.lock(serial).name}".encode()).hexdigest()[:16]
 
 
-def awake_or_not() -> float:
-    """Seconds since the boot, with those of a machine that was suspended: other hosts count those, too."""
+def seconds_since_boot() -> float:
+    """Seconds since the boot, including those in which the machine was suspended: other hosts count these, too."""
     return time.clock_gettime(_CLOCK)
 
 
@@ -124,7 +124,12 @@ class PhoneLease:
     """
 
     def __init__(
-        self, session: AdbSession, holder: str, place: str, ttl_s: float, clock: Callable[[], float] = awake_or_not
+        self,
+        session: AdbSession,
+        holder: str,
+        place: str,
+        ttl_s: float,
+        clock: Callable[[], float] = seconds_since_boot,
     ) -> None:
         self.ttl_s = ttl_s
         self._session = session
@@ -266,8 +271,8 @@ def entries(session: AdbSession) -> list[str] | None:
 
 
 def lease_on(session: AdbSession, place: str) -> tuple[str, LeaseName] | None:
-    """The name of the lease on a phone, and its parts; None without one, and for that of a process of this machine (see
-    leases.py)."""
+    """The name of the lease on a phone, and its parts; None if there is none, or if it belongs to a process of this
+    machine (see leases.py)."""
     if not (names := entries(session)):
         return None
     entry = parsed(min(names), LONGEST_LEASE_S)

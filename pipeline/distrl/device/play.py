@@ -127,7 +127,7 @@ class PlayServer:
     def __init__(self, session: AdbSession, port: int = 0, recorder: ActionRecorder | None = None) -> None:
         self._session = session
         self._recorder = recorder
-        self._turn = threading.Lock()  # a session belongs to one thread at a time
+        self._lock = threading.Lock()  # a session belongs to one thread at a time
         self._secret = secrets.token_urlsafe(16)
         self._page = files("distrl.device").joinpath("play.html").read_text(encoding="utf-8")
         try:
@@ -175,13 +175,13 @@ class PlayServer:
 
     def screen(self) -> bytes:
         """PNG. Raises DeviceError."""
-        with self._turn:
+        with self._lock:
             return self._session.screenshot().png
 
     def act(self, body: bytes) -> None:
         """Raises NoActionError, DeviceError, and what the recorder raises."""
         action = action_of(body)
-        with self._turn:
+        with self._lock:
             if self._recorder is not None and self._recorder.recording:
                 self._recorder.act(action)
             else:
@@ -189,13 +189,13 @@ class PlayServer:
 
     def recording(self) -> Mapping[str, Any] | None:
         """The recorder's state; None without one."""
-        with self._turn:
+        with self._lock:
             return None if self._recorder is None else self._recorder.state()
 
     def record(self, what: str, body: bytes) -> Mapping[str, Any]:
         """Have the recorder do one of RECORDED; its result, or its state afterwards. Raises what that raises."""
         asked = object_of(body)
-        with self._turn:
+        with self._lock:
             if self._recorder is None:
                 raise NoActionError("no recorder: start with `distrl phones play --record`")
             if what == "done":

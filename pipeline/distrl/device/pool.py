@@ -78,7 +78,7 @@ class DevicePool:
         self._recovering = threading.Semaphore(AT_ONCE)
         self._closed = False
         self.lock_fault: DeviceError | None = None
-        """Why the lock of a phone could not be looked at; None once one was taken."""
+        """Why a phone's lock could not be tested; None again once one was taken."""
         self._phones = {serial: PooledPhone(serial) for serial in devices.serials}
         self._phones |= {address: PooledPhone(address, over_tcp=True) for address in devices.addresses}
         emulators = fleet(server, devices, self._leases, self._stop)
@@ -223,8 +223,8 @@ class DevicePool:
             return phone
 
     def _could_take(self, phone: PooledPhone, now: float) -> bool:
-        """`_take`; False, too, where the lock cannot be looked at for now, as without a free file descriptor: a worker
-        that goes on with its other phones must not end for it."""
+        """As `_take`; also False if the lock cannot be tested for now, for instance without a free file descriptor: a
+        worker that still has other phones must not end for that."""
         try:
             taken = self._take(phone, now)
         except DeviceError as error:
@@ -253,6 +253,7 @@ class DevicePool:
         return True
 
     def _put_back(self, phone: PooledPhone, failed: bool, fault: DeviceError | None) -> None:
+        """End this process's use of a phone. failed: whether that counts as the phone's failure; fault: which one."""
         with self._changed:
             now = self._clock()
             phone.leased = False

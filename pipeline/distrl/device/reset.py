@@ -33,8 +33,10 @@ def reset(session: AdbSession, task: Task, to_snapshot: Callable[[], None] | Non
         _reset_real(session, task)
     elif finished.code != 0:
         truth(session)  # raises if the phone is at fault, not the task
-        said = finished.stderr.decode("utf-8", "replace").strip()
-        raise DeviceRefused(session.serial, f"task {task.task_id} cannot be set up: {said}", "correct the task's setup")
+        reply = finished.stderr.decode("utf-8", "replace").strip()
+        raise DeviceRefused(
+            session.serial, f"task {task.task_id} cannot be set up: {reply}", "correct the task's setup"
+        )
 
 
 def truth(session: AdbSession) -> Mapping[str, Any] | None:

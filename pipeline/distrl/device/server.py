@@ -135,14 +135,14 @@ class AdbServer:
         if self._log is not None:
             self._log.parent.mkdir(parents=True, exist_ok=True)
         self._end()  # one of our own that does not listen
-        with self._log.open("a+b") if self._log is not None else tempfile.TemporaryFile() as said:
-            self._child = self._spawn(said)
-            self._wait_started(self._child, said)
+        with self._log.open("a+b") if self._log is not None else tempfile.TemporaryFile() as output:
+            self._child = self._spawn(output)
+            self._wait_started(self._child, output)
         if self._child.poll() is not None:  # another process started one at the same time, which has the port
             self._child = None
         return self._child is not None
 
-    def _wait_started(self, child: subprocess.Popen[bytes], said: IO[bytes]) -> None:
+    def _wait_started(self, child: subprocess.Popen[bytes], output: IO[bytes]) -> None:
         deadline = Deadline(START_S)
         while not self._listens():
             ended = child.poll() is not None
@@ -150,7 +150,7 @@ class AdbServer:
                 self._end()
                 raise DeviceError(
                     "adb.port",
-                    f"the adb server did not start at {self.where}{_log_tail(said)}",
+                    f"the adb server did not start at {self.where}{_log_tail(output)}",
                     "set adb.port to a free port, and adb.binary to an adb that runs",
                 )
             time.sleep(POLL_S)
@@ -254,7 +254,7 @@ class AdbServer:
             return False
         return True
 
-    def _spawn(self, said: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _spawn(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
         binary = str(self.adb.binary or adbutils.adb_path())
         known = {name: value for name, value in os.environ.items() if name not in ("ADB_SERVER_SOCKET", "ADB_TRACE")}
         known |= ALONE
@@ -265,7 +265,7 @@ class AdbServer:
                 [binary, "-P", str(self.adb.port), "server", "nodaemon"],
                 env=known,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
@@ -277,7 +277,7 @@ class AdbServer:
             ) from error
 
 
-def _log_tail(said: IO[bytes]) -> str:
-    said.seek(max(0, said.seek(0, os.SEEK_END) - LOG_TAIL))
-    words = said.read().decode("utf-8", "replace").strip()
+def _log_tail(output: IO[bytes]) -> str:
+    output.seek(max(0, output.seek(0, os.SEEK_END) - LOG_TAIL))
+    words = output.read().decode("utf-8", "replace").strip()
     return f": {words}" if words else ""

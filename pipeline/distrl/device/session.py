@@ -54,7 +54,7 @@ WORDS_SHOWN = 200
 _WAKEFULNESS = re.compile(r"mWakefulness=(\w+)")
 _ERROR = re.compile(r"^Error", re.MULTILINE)
 _NO_TOUCHES = "INJECT_EVENTS"
-"""In what a phone says that takes no touches and keys from adb."""
+"""Part of the error of a phone that accepts no touches and keys from adb."""
 _STANDS_IN = ".FallbackHome"
 """Activity of Settings that is the home screen between a phone's start and its first unlock."""
 _HOME_ACTIVITY = re.compile(rf"^({PACKAGE.pattern})/\S+$", re.MULTILINE)
@@ -116,10 +116,10 @@ class AdbSession:
         """The standard output of a command that succeeds. Raises DeviceRefused if it exits with an error."""
         finished = self.run(command, within)
         if finished.code != 0:
-            said = (finished.stderr or finished.stdout).decode("utf-8", "replace").strip()[:WORDS_SHOWN]
+            reply = (finished.stderr or finished.stdout).decode("utf-8", "replace").strip()[:WORDS_SHOWN]
             line = command if isinstance(command, str) else shlex.join(command)
-            what = f"`{line[:WORDS_SHOWN]}` exited with {finished.code}: {said}"
-            if _NO_TOUCHES in said:
+            what = f"`{line[:WORDS_SHOWN]}` exited with {finished.code}: {reply}"
+            if _NO_TOUCHES in reply:
                 raise DeviceRefused(
                     self._serial,
                     what,
@@ -196,11 +196,11 @@ class AdbSession:
         finished = self.run(
             "cmd package resolve-activity --brief -a android.intent.action.MAIN -c android.intent.category.HOME"
         )
-        said = (finished.stdout or finished.stderr).decode("utf-8", "replace")
-        if (found := _HOME_ACTIVITY.search(said)) is None:
+        reply = (finished.stdout or finished.stderr).decode("utf-8", "replace")
+        if (found := _HOME_ACTIVITY.search(reply)) is None:
             raise DeviceGarbage(
                 self._serial,
-                f"it names no home screen: {said.strip()[:WORDS_SHOWN]!r}",
+                f"it names no home screen: {reply.strip()[:WORDS_SHOWN]!r}",
                 "choose a launcher on the phone, or add its package to devices.allowed_packages",
             )
         if found.group().endswith(_STANDS_IN):
@@ -221,9 +221,9 @@ class AdbSession:
                 self._package(package),
             ]
         )
-        said = self._act(f"{line} 2>&1", self._deadline())
-        if _ERROR.search(said):  # Android before 12 exits with 0 all the same
-            raise DeviceRefused(self._serial, f"{package} cannot be started: {said.strip()[:WORDS_SHOWN]}")
+        reply = self._act(f"{line} 2>&1", self._deadline())
+        if _ERROR.search(reply):  # Android before 12 exits with 0 all the same
+            raise DeviceRefused(self._serial, f"{package} cannot be started: {reply.strip()[:WORDS_SHOWN]}")
 
     def stop_app(self, package: str) -> None:
         """Stop an app, whether it runs or not."""
@@ -232,11 +232,11 @@ class AdbSession:
     def size(self, within: Deadline | None = None) -> tuple[int, int]:
         """Width and height of the screen in pixels: of the last screenshot, else by `wm size`."""
         if self._size is None:
-            said = self._text("wm size", within or self._deadline())
-            sizes = {kind: (int(width), int(height)) for kind, width, height in _SIZE.findall(said)}
+            reply = self._text("wm size", within or self._deadline())
+            sizes = {kind: (int(width), int(height)) for kind, width, height in _SIZE.findall(reply)}
             size = sizes.get("Override", sizes.get("Physical"))
             if size is None or 0 in size:
-                raise DeviceGarbage(self._serial, f"`wm size` answered {said[:WORDS_SHOWN]!r}")
+                raise DeviceGarbage(self._serial, f"`wm size` answered {reply[:WORDS_SHOWN]!r}")
             self._size = size
         return self._size
 
@@ -335,9 +335,9 @@ class AdbSession:
         return changed or time.monotonic() - self._acted >= self._devices.settle_unchanged_s
 
     def _front(self, deadline: Deadline) -> FrontWindow:
-        said = self._text("dumpsys window displays", deadline)
-        if (found := front_window(said)) is None:
-            raise DeviceGarbage(self._serial, f"`dumpsys window displays` names no focus: {said[:WORDS_SHOWN]!r}")
+        reply = self._text("dumpsys window displays", deadline)
+        if (found := front_window(reply)) is None:
+            raise DeviceGarbage(self._serial, f"`dumpsys window displays` names no focus: {reply[:WORDS_SHOWN]!r}")
         return found
 
     def _package(self, name: str) -> str:
@@ -375,7 +375,7 @@ class AdbSession:
             raise self._asleep(f"its screen is off ({off})")
 
     def _off(self, deadline: Deadline) -> str:
-        """How the phone calls it that its screen is off; "" where it is on."""
+        """The phone's word for its state while its screen is off; "" while it is on."""
         found = _WAKEFULNESS.search(self._text("dumpsys power", deadline))
         return "" if found is None or found.group(1) == "Awake" else found.group(1)
 

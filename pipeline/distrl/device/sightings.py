@@ -1,7 +1,7 @@
-"""When this machine first saw the lease on a phone as it is now, so that a later look can say that it has run out.
+"""When this machine first saw the lease on a phone as it is now, so that a later query can tell that it has run out.
 
 Nothing on a phone says when its lease was renewed, and no clock but this machine's counts (phone_lease.py). So the
-first look notes what it saw in a file beside the phone's lock, and a later one compares.
+first query writes what it saw into a file beside the phone's lock, and later ones compare.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ SUFFIX = ".seen"
 
 
 def unchanged_s(leases: Leases, serial: str, name: str, now: float) -> float:
-    """For how many seconds the phone's lease has had this name, by the looks so far: 0 at the first one, and where
-    nothing can be noted. now: seconds since the boot."""
+    """For how many seconds the phone's lease has had this name, by the queries so far: 0 at the first one, and if its
+    file cannot be written. now: seconds since the boot."""
     file = leases.file(key_of(serial), SUFFIX)
     with suppress(OSError, ValueError):
         seen, boot, since = file.read_text("utf-8").splitlines()

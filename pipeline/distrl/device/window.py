@@ -2,8 +2,8 @@
 
 `dumpsys window displays` names the window by its title alone. The title of an activity is package/activity; a menu or
 dialog has any text that its app gives it, in the phone's language, and that text may hold lines that look like others
-of the dump. Of those `dumpsys window windows` names the owner. Of several displays the phone's own counts: it is the
-one that screenshots show and that is touched.
+of the dump. `dumpsys window windows` names the owner of such a window. Of several displays the phone's own counts:
+screenshots show it, and touches go to it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class FrontWindow:
 
     @property
     def failed_app(self) -> str:
-        """The package of the app that has failed or hangs by the title, which any window may have: ask who owns it."""
+        """The package of the app that has failed or hangs, by the title. Any window may have such a title: check who
+        owns it."""
         found = _FAILED.fullmatch(self.title)
         return found.group(1) if found else ""
 
@@ -86,8 +87,8 @@ def front_window(dump: str) -> FrontWindow | None:
 
 
 def _own_display(dump: str) -> str:
-    """What the dump says of the phone's own display; all of it where it tells no displays apart, or names one focus
-    behind all of them, as older Androids do."""
+    """The part of the dump about the phone's own display; the whole dump if it does not distinguish displays, or names
+    one focus after all of them, as older Androids do."""
     places = [(found.group(1), found.start()) for found in _DISPLAY.finditer(dump)]
     for (display, start), (_, end) in pairwise([*places, ("", len(dump))]):
         if display == _OWN_DISPLAY and _FOCUS.search(dump, start, end):

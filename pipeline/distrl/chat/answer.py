@@ -51,11 +51,11 @@ class Message(_Read):
     content: Any = None
     refusal: Any = None
     is_cut: Annotated[bool, _else(False)] = False
-    """It was ended by a limit of tokens."""
+    """Whether a limit of tokens has ended it."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether the model has said what it says: asked again, it would say so again."""
+        """Whether the answer is complete, also as a refusal: only such an answer is worth caching."""
         return not self.is_cut and bool(self.content or self.refusal)
 
 
@@ -66,7 +66,8 @@ class ChatChoice(_Read):
     @model_validator(mode="before")
     @classmethod
     def _filtered_without_message(cls, data: Any) -> Any:
-        """Some endpoints send none where their filter has ended it."""
+        """Gives such a choice an empty message: some endpoints send none if their content filter has ended the
+        answer."""
         if isinstance(data, dict) and data.get("finish_reason") == FILTERED and data.get("message") is None:
             return {**data, "message": {}}
         return data

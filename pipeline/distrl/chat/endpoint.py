@@ -26,8 +26,8 @@ from distrl.errors import ChatError
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 LONGEST_PAUSES_S: Final = 600.0
-"""Most seconds by which a command that nobody waits for lets the pauses that an endpoint asks for put off a question:
-one that is given up in such a pause would be followed by others that are."""
+"""For commands that run unattended: by how many seconds the pauses that an endpoint requests may extend a
+question's deadline, in all. If a question were given up in such a pause, so would be the next ones."""
 SHOWN: Final = 200
 RETRIED: Final = frozenset({408, 409, 425, 429})
 OF_THE_QUESTION: Final = frozenset({400, 413, 422})
@@ -49,7 +49,7 @@ class Counted:
 
 
 class NoAnswerError(Exception):
-    """The deadline of a question has passed, or would before it could be sent."""
+    """There is no answer: the deadline of the question has passed, or would pass before it could be sent."""
 
 
 class NoTurnError(NoAnswerError):
@@ -105,7 +105,8 @@ class Endpoint:
 
     def ask(self, body: Mapping[str, Any], within_s: float = math.inf, pauses_s: float = 0.0) -> Message:
         """The message of the answer to `request(body)`. within_s: the deadline of this question, if less than
-        timeout_s. pauses_s: the most by which pauses that the endpoint asks for (Retry-After) put it off.
+        timeout_s. pauses_s: by how much pauses that the endpoint requests (Retry-After) may extend that deadline, in
+        all.
 
         Raises NoAnswerError after that, ChatError for permanent failures.
         """
@@ -154,18 +155,18 @@ class Endpoint:
     def _message(self, answer: HttpAnswer) -> Message:
         """The answer's message; counts its cost. Raises _TryAgainError, ChatError."""
         try:
-            said = completion_of(answer.body) if answer.status == 200 else None
+            completion = completion_of(answer.body) if answer.status == 200 else None
         except ValueError:
-            said = None
-        if said is None:
+            completion = None
+        if completion is None:
             self._refuse_for_good(answer)
             pause_s = retry_after(answer.headers.get("retry-after", ""), time.time())
             raise _TryAgainError(f"{answer.status}: {answer.body[:SHOWN]!r}", pause_s)
-        self._count_cost(said)
-        return said.message
+        self._count_cost(completion)
+        return completion.message
 
-    def _count_cost(self, said: Completion) -> None:
-        into, out = said.usage.prompt_tokens, said.usage.completion_tokens
+    def _count_cost(self, completion: Completion) -> None:
+        into, out = completion.usage.prompt_tokens, completion.usage.completion_tokens
         cost = (into * self._settings.price_in + out * self._settings.price_out) / 1e6
         self._count(answers=1, tokens_in=into, tokens_out=out, cost=cost)
 
@@ -173,13 +174,13 @@ class Endpoint:
         if 300 <= answer.status < 400:
             raise ChatError(f"{self._section}.endpoint", *redirected(self._url, answer, f"{self._section}.endpoint"))
         if 400 <= answer.status < 500 and answer.status not in RETRIED:
-            said = answer.body[:SHOWN].decode("utf-8", "replace")
+            reason = answer.body[:SHOWN].decode("utf-8", "replace")
             section = self._section
             kind = QuestionRefusedError if answer.status in OF_THE_QUESTION else ChatError
             hint = f"set {section}.api_key, {section}.model and {section}.endpoint to what the endpoint knows"
             if answer.status in OF_THE_QUESTION and b"temperature" in answer.body.lower():
                 hint = f"set {section}.temperature to null, or to one that {section}.model takes"
-            raise kind(f"{section}.endpoint", f"{self._url} refuses with {answer.status}: {said!r}", hint)
+            raise kind(f"{section}.endpoint", f"{self._url} refuses with {answer.status}: {reason!r}", hint)
 
     def _turn(self, deadline: float) -> float:
         """Seconds until a request may begin, evenly spaced, at most requests_per_minute.
@@ -212,29 +213,30 @@ class Endpoint:
 
 
 def temperature(chosen: float | None) -> dict[str, float]:
-    """The field of a request; none for None. A whole number is written as one: verdicts are cached under the hash of
-    their question, in which the temperature has always been `0`."""
+    """The temperature field of a request; no field for None. A whole number is written as one: verdicts are cached
+    under the hash of their question, in which the temperature has always been `0`."""
     if chosen is None:
         return {}
     return {"temperature": int(chosen) if float(chosen).is_integer() else chosen}
 
 
 def redirected(url: str, answer: HttpAnswer, setting: str) -> tuple[str, str]:
-    """What a redirect is reported as, and the hint. It is not followed: the key would go along to another address."""
+    """The error message and the hint for a redirect. It is not followed: the API key would be sent to another
+    address."""
     to = answer.headers.get("location")
     return (
         f"{url} answers {answer.status}, a redirect " + ("without a Location" if to is None else f"to {to[:SHOWN]!r}"),
         f"set {setting} to the address of the interface itself (https:// in place of http://, say); redirects are not "
-        "followed, as the key would go along",
+        "followed, since the API key would be sent to another address",
     )
 
 
-def retry_after(said: str, now: float) -> float | None:
+def retry_after(value: str, now: float) -> float | None:
     """Seconds of a `Retry-After` header, a number or a date; None if it is neither. now: epoch seconds."""
-    if said.isascii() and said.strip().isdecimal():
-        return float(said)
+    if value.isascii() and value.strip().isdecimal():
+        return float(value)
     try:
-        at = email.utils.parsedate_to_datetime(said).timestamp()
+        at = email.utils.parsedate_to_datetime(value).timestamp()
     except (TypeError, ValueError, IndexError, OverflowError):
         return None
     return max(0.0, at - now)

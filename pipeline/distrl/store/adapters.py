@@ -1,7 +1,7 @@
 """Adapters of a run's versions.
 
     adapters/<run>/<sha256>.safetensors     content-addressed, of this run only: pruning takes none from another run
-    adapters/<run>/pruned.json              which were deleted and by what settings; written before the first goes
+    adapters/<run>/pruned.json              which were deleted, by which settings; written before the first deletion
 
 Versions that were published before that name adapters/<sha256>.safetensors, which runs share; those stay.
 """

@@ -55,7 +55,7 @@ class EnvironmentChain(Provider):
         """Raises StoreError, with the places searched, if there are none."""
         with self._lock:
             if self._found is not None:
-                return self._asked(self._found)
+                return self._renewed(self._found)
             reasons = []
             for name, make in _SOURCES:
                 try:
@@ -69,7 +69,7 @@ class EnvironmentChain(Provider):
         what = f"no credentials are set, nor in the environment ({'; '.join(reasons)})"
         raise StoreError("store.access_key", what, _FIX)
 
-    def _asked(self, provider: Provider) -> Credentials:
+    def _renewed(self, provider: Provider) -> Credentials:
         try:
             return provider.retrieve()
         except _ABSENT as error:

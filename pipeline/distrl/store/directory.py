@@ -28,13 +28,14 @@ from distrl.types import ObjectRef
 
 PART = ".part-"
 LEFT_S = 3600.0
-"""No write takes so long: a hidden file of this age is of a killed process."""
+"""No write takes this long: a hidden file of this age was left by a killed process."""
 LARGE = 1 << 20
-"""Of an object, in whose folder it is looked for such files: a folder of screenshots may have a million names."""
+"""Bytes. After an object of this size, its folder is searched for such files; not after a smaller one, since a folder
+of screenshots may have a million names."""
 
 
 UMASK: Final = os.umask(0o077)
-"""This process's, which is read by setting it."""
+"""The umask of this process. The system only tells it when another one is set."""
 os.umask(UMASK)
 
 

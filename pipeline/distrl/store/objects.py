@@ -96,8 +96,8 @@ def open_store(settings: config.StoreSettings) -> ObjectStore:
 
 
 def listed(store: ObjectStore, prefix: str) -> Iterator[str]:
-    """`store.list` without names that are no keys, such as a folder that somebody made in a console: the store neither
-    reads nor deletes them. A warning names each."""
+    """`store.list` without names that are not keys, such as a folder that somebody made in a console. The store neither
+    reads nor deletes those. A warning names each."""
     for key in store.list(prefix):
         if KEY.fullmatch(key):
             yield key

@@ -52,7 +52,7 @@ class S3Store:
         self._address = address
         self._bucket = bucket
         self._known = _Keys(KNOWN_KEYS)
-        self._spoilt = _Keys(KNOWN_KEYS)
+        self._corrupt = _Keys(KNOWN_KEYS)
 
     @classmethod
     def from_config(cls, settings: config.StoreSettings) -> S3Store:
@@ -78,10 +78,10 @@ class S3Store:
     def put(self, kind: str, data: bytes, suffix: str, day: str | None = None) -> ObjectRef:
         ref = reference(kind, data, suffix, day)
         if not self._known.has(ref.key):
-            unasked = len(data) < ASK_FIRST_BYTES or self._spoilt.has(ref.key)
+            unasked = len(data) < ASK_FIRST_BYTES or self._corrupt.has(ref.key)
             if unasked or self._size(ref.key) != len(data):
                 self._upload(ref.key, data)
-            self._spoilt.forget(ref.key)
+            self._corrupt.forget(ref.key)
             self._known.add(ref.key)
         return ref
 
@@ -96,7 +96,7 @@ class S3Store:
             return verified(ref, data, str(self))
         except StoreError:
             self._known.forget(ref.key)
-            self._spoilt.add(ref.key)
+            self._corrupt.add(ref.key)
             raise
 
     def put_named(self, key: str, data: bytes) -> None:
@@ -129,7 +129,7 @@ class S3Store:
         return f"{self._address}/{self._bucket}"
 
     def _listed(self, prefix: str) -> Iterator[Any]:
-        """What minio has of each object whose key starts with `prefix`."""
+        """minio's description of each object whose key starts with `prefix`."""
         # The older listing: every endpoint has it, and S3Proxy refuses the second page of the newer one.
         return self._client.list_objects(  # type: ignore[no-any-return]
             self._bucket, prefix=checked_prefix(prefix), recursive=True, use_api_v1=True
@@ -198,10 +198,10 @@ class S3Store:
 
 _HINT_URL = "start the endpoint (`distrl up` starts a local one), or set store.url to s3://HOST:PORT/BUCKET"
 _HINT_SLOW = (
-    "look whether the endpoint hangs; where the way to it is slow, raise store.timeout_s: a part of up to 5 MiB has to "
-    "pass within it, three at once"
+    "check whether the endpoint hangs; if the network to it is slow, raise store.timeout_s: within it three parts of "
+    "up to 5 MiB each are sent at once"
 )
-_HINT_TLS = "set store.ca to the PEM file of the authority that the endpoint's certificate is of; s3:// is without TLS"
+_HINT_TLS = "set store.ca to the PEM file of the authority that issued the endpoint's certificate; s3:// uses no TLS"
 
 
 def _took_too_long(reason: object) -> bool:
@@ -214,11 +214,11 @@ def _took_too_long(reason: object) -> bool:
 
 def _from_s3(error: S3Error, where: str, address: str, bucket: str) -> StoreError:
     """An S3 error for people, with the setting that fixes it."""
-    said = f"{error.code}: {error.message}"
+    reason = f"{error.code}: {error.message}"
     if error.code in _CREDENTIALS:
         return StoreError(
             "store.access_key",
-            f"{address} refuses {where} in bucket {bucket} ({said})",
+            f"{address} refuses {where} in bucket {bucket} ({reason})",
             "set store.access_key and store.secret_key to a pair that may read and write the bucket; unset, they are "
             "the environment's",
         )
@@ -229,7 +229,7 @@ def _from_s3(error: S3Error, where: str, address: str, bucket: str) -> StoreErro
             "create the bucket, or set store.url to s3://HOST:PORT/BUCKET with one that exists",
         )
     hint = _FIXES.get(error.code or "", "see the endpoint's log")
-    return StoreError("store.url", f"{address} refuses {where} in bucket {bucket} ({said})", hint)
+    return StoreError("store.url", f"{address} refuses {where} in bucket {bucket} ({reason})", hint)
 
 
 def _connections(settings: config.StoreSettings) -> urllib3.PoolManager:

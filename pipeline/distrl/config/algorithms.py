@@ -46,7 +46,7 @@ class PrioritisedReplaySettings(ReplaySettings):
         "one step of each are scored in any case",
     )
     value_filter: Annotated[float, Effect(When.LATER)] = Field(
-        0.5, ge=0, le=1, description="share of its priority that V_traj's worst trajectory loses"
+        0.5, ge=0, le=1, description="share of its priority that the trajectory with the lowest V_traj loses"
     )
 
 
@@ -94,7 +94,7 @@ class ArideSettings(DescentSettings):
         0.05, ge=0, description="reward per further repetition; it accumulates (A.2.2)"
     )
     invalid_reward: Annotated[float, Effect(When.START)] = Field(
-        0.05, ge=0, description="reward taken for an action that is none (A.2.2)"
+        0.05, ge=0, description="reward subtracted for an invalid action (A.2.2)"
     )
     advantage: Literal["paper", "retrace", "td"] = "retrace"
     ratio_clip: float = Field(1.0, gt=0, description="largest ρ in the policy loss")
@@ -142,7 +142,7 @@ class VtraceSettings(DescentSettings):
 
 
 class DigiRlSettings(DescentSettings):
-    """DigiRL (arXiv 2406.11896): imitation of what two value estimates hold for better than expected."""
+    """DigiRL (arXiv 2406.11896): imitates the steps that two value estimates rate as better than expected."""
 
     type: Annotated[Literal["digirl"], Effect(When.START)] = "digirl"
     replay: RecentReplaySettings = RecentReplaySettings()

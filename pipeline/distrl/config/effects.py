@@ -36,9 +36,9 @@ class Effect:
     learned: bool = True
     """Whether results depend on it. If not, it may change within a run, and is not in the fingerprint."""
     before: Any = UNSET
-    """JSON-able; with this value the fold is what it was before the setting was there. It stays out of the fingerprint
-    then, and runs that were begun before go on with it. It never changes again, the default may. UNSET: there is no
-    such value, and those runs cannot go on."""
+    """The value (JSON-able) with which the fold does what it did before the setting existed. With it the setting stays
+    out of the fingerprint, so that runs that were begun before go on. It never changes, though the default may. UNSET:
+    there is no such value, and those runs cannot go on."""
 
 
 class Local:

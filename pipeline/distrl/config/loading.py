@@ -35,8 +35,8 @@ def load(
     ("path.to=value"); the later wins. Another algorithm.type than the base's takes none of the base's `algorithm`.
 
     only: the sections, and the settings as section.name, that are taken of what is given; all if empty. Raises
-    ConfigError, naming the setting, what is wrong with it and what is allowed: UnsoundHereError where all may be well
-    over another base.
+    ConfigError, naming the setting, what is wrong with it and what is allowed; UnsoundHereError if it may be valid with
+    another base.
     """
     tree: dict[str, Any] = {} if file is None else _without_empty(_read(file))
     origins = dict.fromkeys(_paths(tree), str(file))
@@ -84,7 +84,7 @@ def with_run(config: Config, run: str) -> Config:
 
 
 def _paths(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Of all settings and sections in it."""
+    """The paths of all settings and sections in `tree`."""
     for name, value in tree.items():
         yield f"{above}{name}"
         if isinstance(value, Mapping):
@@ -92,7 +92,7 @@ def _paths(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 
 def _taken(tree: Mapping[str, Any], only: Collection[str]) -> dict[str, Any]:
-    """What `only` names of `tree`, and sections that there are not: these are refused."""
+    """The part of `tree` that `only` names. Unknown sections stay in it, so that they are refused."""
     taken = dict[str, Any]()
     for name, value in tree.items():
         if name in only or name not in Config.model_fields:
@@ -104,7 +104,7 @@ def _taken(tree: Mapping[str, Any], only: Collection[str]) -> dict[str, Any]:
 
 
 def _is_sound_for_another_algorithm(tree: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
-    """Whether `tree`, which names no algorithm, may be sound over settings of another one than the base's."""
+    """Whether `tree`, which names no algorithm, may be valid with another algorithm than the base's."""
     given = tree.get("algorithm")
     if not isinstance(given, Mapping) or "type" in given:
         return False
@@ -139,7 +139,7 @@ class _TwiceError(yaml.MarkedYAMLError):
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that is there twice, of which YAML's own loader would drop the first without a word."""
+    """Refuses a mapping with the same key twice; YAML's own loader would silently drop the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set[str]()
@@ -183,7 +183,8 @@ def _without_empty(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict
 
 
 def _place(error: yaml.YAMLError) -> str:
-    """Where; not the line, nor why, which names what stands there and may be a secret."""
+    """The place of an error. Not the line's text nor YAML's message: both quote what stands there, which may be a
+    secret."""
     mark = getattr(error, "problem_mark", None)
     return "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
 

@@ -17,7 +17,7 @@ from distrl.config.tree import CLIENT, Config, path_of
 from distrl.librdkafka import is_secret
 
 ENV_PREFIX = "DISTRL_"
-"""A variable with a setting begins so."""
+"""Prefix of environment variables that hold settings."""
 
 
 def kinds_at(path: Sequence[str]) -> set[Any]:

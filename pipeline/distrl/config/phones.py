@@ -21,7 +21,8 @@ OWN_ARGUMENTS = frozenset(
     ("-avd", "-port", "-ports", "-snapshot", "-read-only", "-no-snapshot", "-no-snapshot-load", "-no-snapshot-save")
 )
 LONGEST_LEASE_S = 3600.0
-"""Of a phone: as long as another host waits for any, whose names are untrusted."""
+"""Longest time to live of a phone's lease. No host waits longer for another's lease, since the names of leases on a
+phone are untrusted."""
 OPERATIONS_PER_LEASE = 3
 """Least time to live of a phone's lease, in operations: it is no longer used when a third of it is left."""
 PACKAGES = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*(\.\*)?", re.ASCII)
@@ -53,7 +54,7 @@ class EmulatorSettings(Section):
 
     local: ClassVar[bool] = True
 
-    avd: str = Field("", pattern=NAME_OR_NONE, description="the Android virtual device that all of them are made from")
+    avd: str = Field("", pattern=NAME_OR_NONE, description="the Android virtual device that every emulator runs")
     count: int = Field(0, ge=0, le=64, description="how many to start; 0 starts none")
     first_port: int = Field(
         5554,

@@ -20,24 +20,24 @@ UNKNOWN = "extra_forbidden"
 """pydantic's type of a problem: a name that no setting has."""
 SCHEME = re.compile(r"\W*\w+://")
 QUERY = re.compile(r"""(["'])((?:\\.|(?!\1)[^?#])*)([?#])(?:\\.|(?!\1).)+\1""", re.DOTALL)
-"""A quoted value in which something follows the path of an address: it may hold a key."""
+"""A quoted address with a query or a fragment, which may hold a key."""
 BARE_QUERY = re.compile(r"([/:][^?#]*[?#])(?!…).*", re.DOTALL)
-"""As much of an address that stands in no quotes."""
+"""The same for an address without quotes."""
 
 
 class UnsoundHereError(ConfigError):
-    """Settings that are wrong over those that they were judged over, and may be sound over others, as those of a run:
-    each of them has to agree with others, or belongs to another algorithm."""
+    """Settings that are invalid together with the base settings that they were checked with, and may be valid with
+    others, such as those of a run: they contradict other settings, or belong to another algorithm."""
 
 
 def may_be_sound(error: ValidationError) -> bool:
-    """Whether nothing is wrong but that settings do not agree, which others decide, too."""
+    """Whether the only errors are contradictions between settings, which may not arise with other base settings."""
     return all(problem["type"] == "value_error" and _is_section(problem["loc"]) for problem in error.errors())
 
 
 def explain(error: ValidationError, origins: Mapping[str, str] = MappingProxyType({})) -> ConfigError:
     """One error for all wrong settings, each with its hint. origins: path of a setting -> the file or the variable that
-    it is from."""
+    it comes from."""
     found = [_of_origin(problem, origins) for problem in error.errors()]
     what = found[0].what
     for before, after in pairwise(found):
@@ -98,8 +98,8 @@ def _shown(loc: Sequence[int | str], value: Any) -> str:
 
 
 def _without_secrets(text: str) -> str:
-    """`text` without what an address may name beside its host and path: a user and a password before its last @, and a
-    query. None may.
+    """`text` without those parts of an address that may be secret: what stands before its last @ (a user and a
+    password) and its query.
     """
     before, at, after = text.rpartition("@")
     if at and ":" in before:

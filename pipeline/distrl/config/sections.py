@@ -39,9 +39,11 @@ class KafkaSettings(Section):
     )
     max_record_bytes: int = Field(1_048_576, ge=1024, description="largest record; screenshots are never in one")
     dead_letter_limit: int = Field(
-        10, ge=0, description="so many unreadable records in a window end the role that reads them; 0 is no limit"
+        10, ge=0, description="a role ends at so many unreadable records within dead_letter_window; 0: no limit"
     )
-    dead_letter_window: int = Field(100, ge=1, description="records of a partition that are such a window")
+    dead_letter_window: int = Field(
+        100, ge=1, description="records of a partition in which unreadable ones are counted"
+    )
     client: Annotated[dict[str, Value], BeforeValidator(client_settings), LOCAL] = Field(
         default={}, description="further settings of librdkafka, given to every client (docs/operations.md)"
     )
@@ -49,7 +51,8 @@ class KafkaSettings(Section):
         "none", description="the form of written values; confluent: for clients of a schema registry (docs/wire.md)"
     )
     schema_registry_url: Annotated[str | None, Field(pattern=r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$"), LOCAL] = Field(
-        None, description="http(s)://HOST[:PORT] of the registry, which is asked at the start of who writes"
+        None,
+        description="http(s)://HOST[:PORT] of the registry, which a process that writes records asks when it starts",
     )
     schema_registry_username: Annotated[str | None, LOCAL] = None
     schema_registry_password: Annotated[SecretStr | None, LOCAL] = None
@@ -200,7 +203,10 @@ class WorkerSettings(Section):
     group: str = Field("workers", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="consumer group on tasks")
     temperature: float = Field(1.0, gt=0, description="of the behaviour policy")
     top_p: float = Field(
-        1.0, gt=0, le=1, description="it draws among the fewest likeliest tokens that hold this share; 1 is all"
+        1.0,
+        gt=0,
+        le=1,
+        description="it draws among the fewest likeliest tokens with this total probability; 1: all",
     )
     top_k: int | None = Field(None, ge=1, description="it draws among so many of the likeliest tokens; unset: all")
     ladder: LadderSettings = LadderSettings()
@@ -234,7 +240,9 @@ class ServerSettings(Section):
         None, description="folder that every worker writes and the server reads: adapters are handed over in it"
     )
     adapters_there: str | None = Field(
-        None, pattern=r"^/.*[^/]$", description="that folder on the server's machine, absolute; unset: the same"
+        None,
+        pattern=r"^/.*[^/]$",
+        description="absolute path of that folder where the server runs; unset: the same",
     )
 
     _can_be_parsed = field_validator("endpoint")(server_url)
@@ -263,7 +271,7 @@ class PolicySettings(Section):
         description="last names of the layers that LoRA goes on; unset: those of the base model's kind",
     )
     trains: Annotated[Literal["lora", "all"], Effect(When.START, before="lora")] = Field(
-        "lora", description="all: the language part (AutoUI's T5), but its token embeddings, without LoRA"
+        "lora", description="lora, or all weights of the language part (AutoUI's T5) except its token embeddings"
     )
     dialect: Annotated[str | None, Effect(When.START, fixed=RECORDED, before=None)] = Field(
         None,
@@ -271,7 +279,7 @@ class PolicySettings(Section):
         description="how a vision-language model writes actions (docs/policies.md); unset: as its kind was trained to",
     )
     system_prompt: Annotated[str | None, Effect(When.START, fixed=RECORDED, before=None)] = Field(
-        None, description="what a vision-language model is told first; unset: the dialect's instructions"
+        None, description="system prompt of a vision-language model; unset: the dialect's instructions"
     )
     chat_template: Annotated[str | None, Effect(When.START, fixed=RECORDED, before=None)] = Field(
         None,
@@ -380,7 +388,8 @@ class LearnerSettings(Section):
         512, ge=0, description="MiB of features of screens held in memory; the others lie in files"
     )
     features_directory: Annotated[Path | None, LOCAL, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
-        None, description="folder of those that are not kept, gone with their process; unset: a temporary one"
+        None,
+        description="folder of those that are not kept, deleted as the process ends; unset: a temporary one",
     )
     features_kept: Annotated[Path | None, LOCAL, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
         None, description="folder that keeps the features of the buffer's screens for the next start; unset: none"

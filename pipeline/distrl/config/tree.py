@@ -30,7 +30,7 @@ from distrl.config.sections import (
 LEARNING = ("policy", "warmup", "algorithm", "learner")
 """The sections that the fold reads."""
 CLIENT = ("kafka", "client")
-"""The only setting that is a mapping; its keys are librdkafka's."""
+"""Path of the only setting that is a mapping; its keys are librdkafka's."""
 RUN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 

@@ -136,9 +136,9 @@ def test_of_a_touch_that_was_held_back_nothing_is_noted(why: HeldBack, monkeypat
     """The screen after it is where the phone was brought back to."""
     asked: list[object] = []
     exploring = Exploring(cast(Agent, None), lambda: None, Notebook({}, lambda notes: None))
-    monkeypatch.setattr(exploring, "_seen", lambda *about: asked.append(about))
-    monkeypatch.setattr(exploring._attempt, "look", lambda png, without: None)
-    monkeypatch.setattr(exploring._attempt, "act_on", lambda task, png, screen: (Action(ActionKind.BACK), None))
+    monkeypatch.setattr(exploring, "_effect", lambda *about: asked.append(about))
+    monkeypatch.setattr(exploring._episode, "look", lambda png, without: None)
+    monkeypatch.setattr(exploring._episode, "act_on", lambda task, png, screen: (Action(ActionKind.BACK), None))
     for held_back in (False, True):
         exploring._tried = cast(Any, object())
         if held_back:

@@ -1,8 +1,8 @@
 """The agent: a screen in, an action out, by asking the model; and the state of an episode between screens.
 
-An `Agent` serves all phones of a process; an `Attempt` is one episode, in one thread. An answer that is not an action
-becomes an INVALID one. Only a missing answer is an error: the phone's episode is then interrupted, since an endpoint's
-failure is not an action of the agent.
+An `Agent` serves all phones of a process; an `AgentEpisode` is one episode, in one thread. An answer that is not an
+action becomes an INVALID one. Only a missing answer is an error: the phone's episode is then interrupted, since an
+endpoint's failure is not an action of the agent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from distrl.types import Action, ActionKind, HeldBack, Point
 log = logging.getLogger(__name__)
 
 SILENT: Final = 5
-"""This many questions in a row without an answer, each retried until its deadline, end the command."""
+"""So many questions in a row without an answer, each retried until its deadline, end the command."""
 REFUSED: Final = "the phone cannot do that: most type the printable characters of ASCII alone"
 NOT_TAKEN: Final = "the endpoint does not take the question"
 UNITS: Final[Mapping[str, float]] = {"short": 0.15, "medium": 0.25, "long": 0.35}
@@ -91,6 +91,7 @@ class Agent:
 
 
 def unanswered(error: NoAnswerError) -> ChatError:
+    """The error of a question without an answer, with what helps."""
     if isinstance(error, NoTurnError):
         hint = "raise appagent.requests_per_minute, if the endpoint allows more, or use fewer phones, then run it again"
     else:
@@ -136,19 +137,19 @@ class AgentEpisode:
         self._agent.count("decisions")
         try:
             if screen is not None:
-                said = self._on_elements(task, png, screen)
-                if said.call.name != "grid":
-                    return self._done(said, on_elements(said.call, screen.elements, tags.size_of(png))), said.call
+                found = self._on_elements(task, png, screen)
+                if found.call.name != "grid":
+                    return self._done(found, on_elements(found.call, screen.elements, tags.size_of(png))), found.call
             grid = Grid.over(tags.size_of(png))
-            said = self._on_grid(task, png, grid)
-            return self._done(said, on_grid(said.call, grid)), None
+            found = self._on_grid(task, png, grid)
+            return self._done(found, on_grid(found.call, grid)), None
         except UnreadError as error:
             self._agent.count("invalid")
             self.past = prompt.Past(self.past.summary, str(error))
             return Action(ActionKind.INVALID, text=error.raw), None
 
-    def _done(self, said: AgentAnswer, action: Action) -> Action:
-        self.past = prompt.Past(said.summary)
+    def _done(self, found: AgentAnswer, action: Action) -> Action:
+        self.past = prompt.Past(found.summary)
         return action
 
     def _on_elements(self, task: str, png: bytes, screen: ElementTree) -> AgentAnswer:

@@ -84,24 +84,24 @@ class Reflection:
 
 def read(message: Message, forms: Mapping[str, tuple[type, ...]]) -> AgentAnswer:
     """The decision in a chat message. forms: the available actions. Raises UnreadError."""
-    said = _parts(message, ("observation", "thought", "action"), ("summary",))
-    call = _call(said["action"], forms)
-    if "summary" not in said and call.name != FINISH:
+    parts = _parts(message, ("observation", "thought", "action"), ("summary",))
+    call = _call(parts["action"], forms)
+    if "summary" not in parts and call.name != FINISH:
         raise UnreadError("it has no Summary", message.content)
-    return AgentAnswer(call, said.get("summary", "")[:LONGEST_SUMMARY])
+    return AgentAnswer(call, parts.get("summary", "")[:LONGEST_SUMMARY])
 
 
 def read_reflection(message: Message) -> Reflection:
     """Raises UnreadError."""
-    said = _parts(message, ("decision", "thought"), ("documentation",))
-    if said["decision"] not in list(ActionEffect):
-        raise UnreadError(f"Decision is none of {', '.join(ActionEffect)}", said["decision"])
-    verdict = ActionEffect(said["decision"])
+    parts = _parts(message, ("decision", "thought"), ("documentation",))
+    if parts["decision"] not in list(ActionEffect):
+        raise UnreadError(f"Decision is none of {', '.join(ActionEffect)}", parts["decision"])
+    verdict = ActionEffect(parts["decision"])
     if verdict is ActionEffect.INEFFECTIVE:
         return Reflection(verdict, "")
-    if not said.get("documentation"):
+    if not parts.get("documentation"):
         raise UnreadError("it has no Documentation", message.content)
-    return Reflection(verdict, said["documentation"])
+    return Reflection(verdict, parts["documentation"])
 
 
 def _call(text: str, forms: Mapping[str, tuple[type, ...]]) -> ActionCall:
@@ -142,13 +142,13 @@ def _parts(message: Message, needed: tuple[str, ...], optional: tuple[str, ...])
 
 def _from_json(text: str) -> dict[str, str]:
     try:
-        said = json.loads(text, object_pairs_hook=fields_once)
+        parts = json.loads(text, object_pairs_hook=fields_once)
     except (ValueError, RecursionError):
         raise UnreadError("it begins like JSON and is none, or names a part twice", text) from None
-    if not isinstance(said, dict) or not all(isinstance(value, str) for value in said.values()):
+    if not isinstance(parts, dict) or not all(isinstance(value, str) for value in parts.values()):
         raise UnreadError("it is no JSON object of texts", text)
-    found = {name.casefold(): encodable(value).strip() for name, value in said.items()}
-    if len(found) != len(said):
+    found = {name.casefold(): encodable(value).strip() for name, value in parts.items()}
+    if len(found) != len(parts):
         raise UnreadError("it names a part twice", text)
     return found
 

@@ -96,16 +96,16 @@ def _parsed(xml: bytes) -> Sequence[_Node]:
     path: list[tuple[_Node | None, _Node | None]] = [(None, None)]  # of each open tag: its node, and who gets its text
 
     def start(tag: str, attributes: dict[str, str]) -> None:
-        parent, teller = path[-1]
+        parent, owner = path[-1]
         if tag != "node":
-            path.append((parent, teller))
+            path.append((parent, owner))
             return
         node = _node(attributes, parent)
-        teller = node if node.reacts else teller
-        if teller is not None and len(teller.words) < LONGEST_TEXT:
-            teller.words += filter(None, [attributes.get("text") or attributes.get("content-desc", "")])
+        owner = node if node.reacts else owner
+        if owner is not None and len(owner.words) < LONGEST_TEXT:
+            owner.words += filter(None, [attributes.get("text") or attributes.get("content-desc", "")])
         nodes.append(node)
-        path.append((node, teller))
+        path.append((node, owner))
 
     def end(tag: str) -> None:
         path.pop()
@@ -126,18 +126,18 @@ def _parsed(xml: bytes) -> Sequence[_Node]:
 
 
 def _node(attributes: Mapping[str, str], parent: _Node | None) -> _Node:
-    def says(*names: str) -> bool:
+    def is_true(*names: str) -> bool:
         return any(attributes.get(name) == "true" for name in names)
 
     kind = attributes.get("class", "").rpartition(".")[2]
-    on = says("checked") if says("checkable") else None
+    on = is_true("checked") if is_true("checkable") else None
     return _Node(
         _name(attributes, kind, parent),
         attributes.get("package", ""),
         _plain(kind, LONGEST_TEXT),
         attributes.get("bounds", ""),
-        says("clickable"),
-        says("clickable", "focusable", "scrollable"),
+        is_true("clickable"),
+        is_true("clickable", "focusable", "scrollable"),
         on,
     )
 

@@ -69,29 +69,30 @@ class Exploring:
 
     def __init__(self, agent: Agent, dump: Dump, notebook: Notebook) -> None:
         self._agent = agent
-        self._attempt = AgentEpisode(agent, dump)
+        self._episode = AgentEpisode(agent, dump)
         self._notebook = notebook
         self._useless: set[str] = set()
         self._tried: _Tried | None = None
 
     def held_back(self, why: HeldBack) -> None:
         """The screen that follows does not show what the touch does: it teaches nothing."""
-        self._attempt.held_back(why)
+        self._episode.held_back(why)
         self._tried = None
 
     def act(self, task: str, png: bytes) -> Action:
-        """The action for one screen, after noting the effect of the last one. Raises as `Attempt.act`."""
+        """The action for one screen, after noting the effect of the last one. Raises as `AgentEpisode.act`."""
         tried, self._tried = self._tried, None
-        if tried is not None and self._seen(task, tried, png) is ActionEffect.BACK:
+        if tried is not None and self._effect(task, tried, png) is ActionEffect.BACK:
             return Action(ActionKind.BACK)
-        screen = self._attempt.look(png, frozenset(self._useless))
-        action, call = self._attempt.act_on(task, png, screen)
+        screen = self._episode.look(png, frozenset(self._useless))
+        action, call = self._episode.act_on(task, png, screen)
         if screen is not None and call is not None and call.name in ("tap", "swipe"):
             self._tried = _Tried(screen, call.arguments[0], call, png)
         return action
 
-    def _seen(self, task: str, tried: _Tried, after: bytes) -> ActionEffect | None:
-        """The effect of a touch; None if the model does not answer. An unchanged screen needs no question."""
+    def _effect(self, task: str, tried: _Tried, after: bytes) -> ActionEffect | None:
+        """The effect of a touch; None if the model's answer is not a reflection. An unchanged screen needs no
+        question."""
         try:
             found = (
                 Reflection(ActionEffect.INEFFECTIVE, "") if after == tried.png else self._reflected(task, tried, after)
@@ -101,7 +102,7 @@ class Exploring:
             return None
         if found.verdict is not ActionEffect.SUCCESS:
             self._useless.add(tried.element.name)
-            self._attempt.past = prompt.Past()
+            self._episode.past = prompt.Past()
         if found.documentation:
             self._notebook.add(tried.screen.package, tried.element.name, tried.gesture, found.documentation)
         return found.verdict

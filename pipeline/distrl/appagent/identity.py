@@ -14,12 +14,12 @@ FOLDER: Final = "agents"
 SUFFIX: Final = "json"
 AGENT: Final = "appagent"
 FORM: Final = 2
-"""To be raised when its prompts, or the effect of its answers, change, so that it counts as another agent."""
+"""Raise it when the prompts, or the effect of the answers, change, so that it counts as another agent."""
 LONGEST_NAME: Final = 80
 DEFAULTS: Final = AppAgentSettings()
 LATER: Final = ("dump_timeout_s", "temperature")
-"""Settings that the descriptions of earlier agents do not name: only values that are not the default are in one. A dump
-that takes longer is answered on the grid."""
+"""Settings that were added later. A description names one only if it differs from its default, so that earlier agents
+keep their identity. (dump_timeout_s counts because a slower dump leads to the grid.)"""
 
 
 def description(settings: AppAgentSettings, notes: Notes) -> bytes:

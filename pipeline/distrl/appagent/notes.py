@@ -32,12 +32,12 @@ LARGEST: Final = 32 * 2**20
 
 def with_note(notes: Notes, package: str, element: str, gesture: str, text: str) -> Notes:
     """`notes` with one more, which replaces the note of that gesture; unchanged if it does not fit."""
-    said = " ".join(text.split())[:LONGEST_NOTE]
+    note = " ".join(text.split())[:LONGEST_NOTE]
     app = notes.get(package, {})
     full = (package not in notes and len(notes) >= MOST_APPS) or (element not in app and len(app) >= MOST_ELEMENTS)
-    if full or not said or not _is_name(package) or not _is_name(element):
+    if full or not note or not _is_name(package) or not _is_name(element):
         return notes
-    return {**notes, package: {**app, element: {**app.get(element, {}), gesture: said}}}
+    return {**notes, package: {**app, element: {**app.get(element, {}), gesture: note}}}
 
 
 def count(notes: Notes) -> int:

@@ -110,7 +110,7 @@ def reflect(
     return _body(model, REFLECT, about, before, after)
 
 
-def trial(model: str, *pictures: bytes) -> dict[str, Any]:
+def probe(model: str, *pictures: bytes) -> dict[str, Any]:
     """Checks that the model exists and accepts this many pictures; its answer does not matter."""
     return _body(model, "Answer with OK.", {}, *pictures)
 

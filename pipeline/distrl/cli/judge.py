@@ -164,10 +164,10 @@ def _show_verdicts(found: Sequence[Judged]) -> None:
 
 
 def _show_confusion(confusion: Confusion) -> None:
-    from distrl.judge.truth import TOLD, VERDICTS
+    from distrl.judge.truth import KNOWN, VERDICTS
 
     shown = table("truth", *(f"called {verdict.value}" for verdict in VERDICTS))
-    for truth in TOLD:
+    for truth in KNOWN:
         shown.add_row(*row(truth.value, *(confusion.counts[truth, verdict] for verdict in VERDICTS)))
     console.print(shown)
     shares = {

@@ -2,8 +2,8 @@
 last two actions in, success or failure out. Pure.
 
 An answer in any other form, also a refusal, is UNKNOWN, and never counts as a failure of the agent. The task and the
-actions are untrusted and passed as JSON, as data. So is what the screenshot says, where an agent may have typed what a
-judge would like to read.
+actions are untrusted and passed as JSON, as data. So is the text on the screenshot: the agent may have typed it to
+influence the judge.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ class Validity:
 def to_be_judged(trajectory: Trajectory) -> Sequence[tuple[int, Step, ObjectRef]]:
     """The steps whose actions are to be judged: (index, step, screen after it), in order.
 
-    Not those of a trajectory that is not learned from, not those held back (the next screen shows where the phone was
-    brought back to), and not those without a next screen. None where there is no step.
+    Left out are trajectories that are not learned from, actions that were held back (the next screen shows where the
+    phone was brought back to) and steps without a next screen.
     """
     if not trajectory.outcome.is_known or not trajectory.steps:
         return ()

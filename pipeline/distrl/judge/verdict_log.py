@@ -1,6 +1,8 @@
-"""What judges said of an episode, where its place in the log leads to it: `distrl judge` writes, pages read.
+"""The judges' verdicts of an episode, stored under its position in the log. `distrl judge` writes them, the view's
+pages read them.
 
-An object for each judge, beside the cache of answers, which is found by the question alone. Nothing is learned from it.
+Each judge has an object there, beside the cache of answers, whose names follow from the questions alone. Nothing is
+learned from these verdicts.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from distrl.text import encodable
 from distrl.types import Outcome
 
 MOST_JUDGES: Final = 50
-"""Of one episode, whose verdicts are read."""
+"""Most judges of one episode whose verdicts are read."""
 MOST_LETTERS: Final = 2_000
-"""Of a source or a reason."""
+"""Most characters of a source or a reason that are read."""
 
 
 class Shelf(Protocol):
@@ -32,7 +34,8 @@ class Shelf(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """Where the verdicts of an episode are. folder: of all verdicts of its run. The rest is its place in the log."""
+    """The place of an episode's verdicts. folder: the one of all verdicts of its run. The other fields are its position
+    in the log."""
 
     folder: str
     topic: str
@@ -46,15 +49,15 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A verdict, and whose it is: source as in records, `vlm:MODEL`."""
+    """A verdict and its judge. source: as in records, `vlm:MODEL`."""
 
     source: str
     verdict: Verdict
 
 
 def put(shelf: Shelf, episode: Episode, said: Said) -> None:
-    """Write it over an earlier one of the same source, unless it is UNKNOWN: that may be no answer at all. Raises
-    StoreError."""
+    """Write a verdict over an earlier one of the same source; not if it is UNKNOWN, since the judge may have given no
+    answer. Raises StoreError."""
     name = hashlib.sha256(said.source.encode(errors="surrogatepass")).hexdigest()
     key = f"{episode.prefix}{name}.json"
     if said.verdict.outcome is Outcome.UNKNOWN and shelf.get_named(key) is not None:
@@ -64,7 +67,7 @@ def put(shelf: Shelf, episode: Episode, said: Said) -> None:
 
 
 def said_of(shelf: Shelf, episode: Episode) -> tuple[list[Said], int]:
-    """What was said of an episode, by source, and how many objects of its folder are no verdict. Raises StoreError."""
+    """The verdicts of an episode, by source, and how many objects of its folder are not verdicts. Raises StoreError."""
     keys = itertools.islice(shelf.list(episode.prefix), MOST_JUDGES)
     read = [_read(data) for key in keys if (data := shelf.get_named(key)) is not None]
     found = [each for each in read if each is not None]

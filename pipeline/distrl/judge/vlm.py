@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 V = TypeVar("V", Verdict, Validity)
 
 
-class Kept(Protocol):
+class VerdictCache(Protocol):
     """Cache of verdicts by name; an object store implements it."""
 
     def put_named(self, key: str, data: bytes) -> None: ...
@@ -58,10 +58,10 @@ class VlmJudge:
     Missing answers are not cached: the question is asked again next time.
     """
 
-    def __init__(self, endpoint: Endpoint, model: str, kept: Kept, folder: str, pauses_s: float = 0.0) -> None:
-        """folder: where `kept` has the verdicts. pauses_s: as of Endpoint.ask; none where somebody waits for an answer
-        by its deadline."""
-        self._endpoint, self._model, self._cache, self._folder = endpoint, model, kept, folder
+    def __init__(self, endpoint: Endpoint, model: str, cache: VerdictCache, folder: str, pauses_s: float = 0.0) -> None:
+        """folder: where `cache` has the verdicts. pauses_s: as in Endpoint.ask; 0 if the caller needs the answer by a
+        deadline."""
+        self._endpoint, self._model, self._cache, self._folder = endpoint, model, cache, folder
         self._pauses_s = pauses_s
 
     @property

@@ -54,7 +54,7 @@ def ready_endpoint(config: Config, pictures: int) -> Endpoint:
     """
     endpoint = Endpoint(config.appagent, "appagent")
     try:
-        endpoint.ask(prompt.trial(config.appagent.model, *[tags.blank()] * pictures), pauses_s=LONGEST_PAUSES_S)
+        endpoint.ask(prompt.probe(config.appagent.model, *[tags.blank()] * pictures), pauses_s=LONGEST_PAUSES_S)
     except NoAnswerError as error:
         raise unanswered(error) from None
     return endpoint

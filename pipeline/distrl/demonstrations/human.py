@@ -102,8 +102,8 @@ class Decided:
 
 
 class Recorder:
-    """tasks: those on offer, in order. refused: held-out instructions, refused as the person's own. publish: to the
-    demonstrations topic. episode: with is_expert.
+    """tasks: those on offer, in order. refused: held-out instructions, which a person may not give as a task either.
+    publish: to the demonstrations topic. episode: with is_expert.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class Recorder:
         return {**state, "outcome": trajectory.outcome.value, "source": trajectory.outcome_source, "offset": place}
 
     def discard(self) -> None:
-        """Drop the recording unpublished. Raises NotRecordedError where the producer has it already."""
+        """Drop the recording without publishing it. Raises NotRecordedError if the producer has it already."""
         if self._queued is not None:
             raise NotRecordedError(
                 "record", "it waits for Kafka, and is published as soon as that answers", "press done again then"

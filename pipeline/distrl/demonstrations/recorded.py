@@ -43,9 +43,10 @@ RECORDED: Final = "recorded"
 """Outcome source: the data set says that the person did the task."""
 ATTEMPT: Final = "recorded"
 LEFT_OUT: Final = "wait"
-"""Nothing is done in such a step."""
+"""Type of a step in which nothing is done."""
 OPENS: Final = "open_app"
-"""At its beginning: the demonstration then begins where the app is open."""
+"""Type of a step that opens an app. If an episode begins with it, its demonstration begins after it, with the app
+open."""
 
 Keep = Callable[[bytes], ObjectRef]
 
@@ -72,7 +73,7 @@ class Published:
     in_topic: int = 0
     """Demonstrations, others included."""
     skipped: Counter[str] = field(default_factory=Counter)
-    """What and why -> how many."""
+    """Reason -> how many were skipped for it."""
 
 
 def run_recorded(
@@ -177,10 +178,10 @@ def refuse(episode: RecordedEpisode, tokenizer: Tokenizer, refused: HeldOut) -> 
 
 
 def demonstrated(episode: RecordedEpisode) -> list[RecordedStep]:
-    """The steps of `episode` that can be learned from, with the end that a policy has to say.
+    """The steps of `episode` that can be learned from, and a COMPLETE at the end, as a policy must end.
 
-    Without those that wait, and without those at its beginning that open an app. Raises UnusableError where another
-    has no counterpart among the actions: what comes after it would not follow from what is demonstrated.
+    Left out are steps that wait, and those at the beginning that open an app. Raises UnusableError if another step has
+    no counterpart among the actions: the steps after it would not follow from what is demonstrated.
     """
     begun = dropwhile(lambda step: step.type in (OPENS, LEFT_OUT), episode.steps)
     steps = [step for step in begun if step.type != LEFT_OUT]

@@ -3,9 +3,9 @@
     folder / run / maker / first two digits of the name / name
 
 maker: a digest of all that decides the bits of a feature beside the image (`maker_of`). A file is the CRC-32 of what
-follows (4 bytes) and a safetensors file. Only a cache: a file that is missing, torn by a power cut or spoilt is
-computed again, and where the folder is full, learning goes on without it. Its user is trusted: a CRC finds accidents,
-in a third of the time of a sha256, which was half of a start.
+follows (4 bytes) and a safetensors file. Only a cache: a file that is missing, truncated by a power cut or damaged is
+computed again, and if the folder is full, learning goes on without it. The folder's user is trusted, so a CRC is
+enough: it finds accidents. A sha256 takes three times as long, which was half of a start.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ CHECK: Final = 4
 NAME: Final = 2 * hashlib.sha256().digest_size
 MAKER: Final = 16
 FORMAT: Final = "crc32+safetensors"
-"""Of a file: another one is another maker's."""
+"""Format of a file. With another format it is another maker."""
 PACKAGES: Final = ("torch", "torchvision", "transformers", "pillow", "numpy")
 """Another version of one of them may compute other bits."""
 PREPROCESSING: Final = 2
-"""To be raised with a change of our own code that may give the features of some screen other bits (decoding, scaling,
-what a processor is asked for, the pass of the vision part): our version stays the same between two releases."""
+"""Raise it with a change of our own code that may give the features of some screen other bits (decoding, scaling, what
+a processor is asked for, the pass of the vision part): our version stays the same between two releases."""
 
 AHEAD: Final = 32
-"""Files that the system is asked for before they are read."""
+"""How many files the system is asked to read ahead."""
 
 PROMPTING: Final = ("chat_template", "history_screens")
-"""Settings that came later than folders, and that say how screens are asked about and nothing of their features."""
+"""Settings that were added after these folders, and that change prompts but no features."""
 
 
 class FeatureFolder:
@@ -89,7 +89,8 @@ class FeatureFolder:
         return name in self._names
 
     def expect(self, names: Iterable[str]) -> None:
-        """These are asked for next, about in this order: the disk reads the next ones while one is checked."""
+        """Announces the names that `get` is called with next, roughly in this order: the disk then reads the next files
+        while one is checked."""
         self._expected, self._coming = deque(name for name in names if name in self._names), set()
 
     def get(self, name: str) -> ImageFeatures | None:
@@ -113,7 +114,7 @@ class FeatureFolder:
             return None
 
     def put(self, name: str, features: ImageFeatures) -> None:
-        """Keep them where there is room."""
+        """Store features while there is room; once there is none, no further ones are stored."""
         if self._is_full:
             return
         size = torch.tensor([features.size.width, features.size.height])
@@ -154,7 +155,8 @@ class FeatureFolder:
 
 
 def maker_of(policy: Policy, settings: PolicySettings, threads: int) -> str:
-    """A digest (MAKER hex digits) of what decides the bits of a screen's features beside its bytes, and of some more.
+    """A digest (MAKER hex digits) of all that decides the bits of a screen's features beside its bytes. It covers some
+    things that do not, too.
 
     threads: of torch.
     """

@@ -1,7 +1,8 @@
 """Features of one shape and type in one array, so that a minibatch of them is one gather.
 
-A *handle* is what a caller keeps instead of a feature's name: it tells the row, and whether that row still holds what
-it held when the handle was given. No handle is given twice in a process, so one of another store is never mistaken.
+A *handle* is what a caller keeps instead of a feature's name. It identifies the row, and shows whether the row still
+holds what it held when the handle was given. No handle is given twice in a process, so a handle of another store is
+never mistaken for one of this.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class FeatureRows:
     """Tensors by handle. A row's memory is only used once something was put into it."""
 
     def __init__(self, like: Tensor, most_bytes: int) -> None:
-        """like: of the shape and type of all; not empty. most_bytes: of all. Raises MemoryError where the system does
-        not even promise them."""
+        """like: has the shape and type of all tensors; not empty. most_bytes: of all rows. Raises MemoryError if the
+        system does not even reserve them."""
         self.shape, self.dtype, self.row_bytes = like.shape, like.dtype, like.nbytes
         count = min(most_bytes // like.nbytes, _MASK)
         self._bytes = np.empty((count, like.nbytes), np.uint8)
@@ -48,7 +49,8 @@ class FeatureRows:
         return self._used * self.row_bytes
 
     def takes(self, value: Tensor, more_bytes: int) -> bool:
-        """Whether it is of the shape and type, and there is a row for it with `more_bytes` more of memory or less."""
+        """Whether `value` has the shape and type, and a row is free, or can be used for the first time with at most
+        `more_bytes` of further memory."""
         room = bool(self._free) or (self._used < len(self._bytes) and self.row_bytes <= more_bytes)
         return room and value.shape == self.shape and value.dtype == self.dtype
 

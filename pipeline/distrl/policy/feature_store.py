@@ -1,8 +1,8 @@
 """Features by name, in memory up to a bound and beyond it in a file of this process.
 
-A feature's place is decided when it comes and it stays there: the learner passes over the whole buffer again and again,
-where moving the least recently used to disk would move all of them in every pass. In memory, those of the first one's
-shape and type lie in one array (feature_rows.py), so that a minibatch is gathered at once; others one by one.
+A feature stays where it is put first. The learner passes over the whole buffer again and again, so that moving the
+least recently used features to disk would move all of them in every pass. In memory, those of the first one's shape and
+type lie in one array (feature_rows.py), so that a minibatch is gathered at once; others one by one.
 
 The file has no name, so the system removes it when the process ends, whatever ends it. It is read and written, not
 mapped: a full disk under a mapped file ends the process without a word (SIGBUS), and pages that were read would count
@@ -37,7 +37,8 @@ BLOCK: Final = 4096
 
 
 class FeatureFileError(DistrlError):
-    """What was written to the file cannot be read back. No StoreError: an update that it breaks off is not repeated."""
+    """What was written to the file cannot be read back. Not a StoreError, after which the update would be tried
+    again."""
 
 
 class _Place(NamedTuple):
@@ -141,7 +142,8 @@ class FeatureStore:
         self._free.setdefault(_room(place.shape.numel() * place.dtype.itemsize), []).append(place.offset)
 
     def _reserved(self, first: Tensor) -> FeatureRows | None:
-        """None: the system does not promise so much memory, so each feature asks for its own."""
+        """The array for features like `first`; None if the system does not reserve so much memory, and then each
+        feature has its own."""
         try:
             return FeatureRows(first, self._most_bytes)
         except MemoryError:

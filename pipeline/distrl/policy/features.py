@@ -29,7 +29,8 @@ Images = Callable[[ObjectRef], bytes]
 
 
 AHEAD_BYTES: Final = 128 << 20
-"""Of tokens that were computed ahead and not loaded yet. Beyond it the rest waits for who loads it."""
+"""Most bytes of tokens that are computed ahead and not loaded yet. Beyond it, tokens are computed when they are
+loaded."""
 
 
 class Features:
@@ -65,7 +66,8 @@ class Features:
         self._progress = progress
 
     def assign_by(self, at_hand: Callable[[ObjectRef], bool]) -> None:
-        """From now on, assign a screenshot to a rank of which `at_hand` says that it has, or will have it soonest."""
+        """From now on, assign a screenshot to a rank whose `at_hand` is true for it: that rank has its bytes, or will
+        have them first."""
         self._at_hand = at_hand
 
     def __len__(self) -> int:
@@ -75,7 +77,7 @@ class Features:
         """Load the tokens of all `refs`. Raises what `images` raises, StoreError where there is no room for them,
         ComputeError where memory is not enough, and ConfigError; those loaded before stay.
 
-        compute: splits those that any rank lacks among the ranks; every rank calls it with the same `refs` then.
+        compute: assigns those that any rank lacks to the ranks; every rank then calls `load` with the same `refs`.
         """
         missing = {ref.sha256: ref for ref in refs if not self.knows(ref)}.values()
         if self._folder is not None:
@@ -106,10 +108,10 @@ class Features:
         return found
 
     def _looked(self, ref: ObjectRef, images: Images) -> ImageFeatures:
-        """Now, where it was not ahead. Raises PolicyError for what is no image."""
+        """The tokens, computed ahead or else now. Raises PolicyError for bytes that are not an image."""
         found = self._ahead.pop(ref.sha256, None)
         if found is None:
-            data = images(ref)  # before the lock: what has come is looked at while this one is waited for
+            data = images(ref)  # before the lock, so that look_ahead computes others while this one is fetched
             with self._looking:
                 found = self._ahead.pop(ref.sha256, None) or self._look(data)
         if isinstance(found, PolicyError):
@@ -117,8 +119,8 @@ class Features:
         return found
 
     def look_ahead(self, ref: ObjectRef, image: Callable[[], bytes | None]) -> None:
-        """Compute the tokens of a screenshot that is to be loaded; any thread may. Who loads it is told where it is no
-        image; what fails in another way is left to them.
+        """Compute the tokens of a screenshot before it is loaded. Any thread may call it. If it is not an image, `load`
+        reports that; after any other failure `load` computes the tokens itself.
 
         image: its bytes, verified; None where it is not wanted any more.
         """
@@ -131,14 +133,14 @@ class Features:
                 self._ahead[ref.sha256] = found = self._look(data)
                 self._look_bytes = found.tokens.nbytes
             except PolicyError as error:
-                # a new one: that which was raised holds the bytes by its traceback
+                # a new error: the traceback of the one that was raised would keep the bytes in memory
                 self._ahead[ref.sha256] = PolicyError(error.where, error.what, error.hint)
             except Exception as error:
                 LOG.debug("%s is not looked at ahead: %s", ref.key, error)
 
     def _look(self, data: bytes) -> ImageFeatures:
-        """One screenshot, on as many threads as always, so that its bits are the same wherever that is. Raises
-        PolicyError for what is no image, ComputeError for too little memory."""
+        """The tokens of one screenshot, computed on the same number of torch threads by every caller, so that their
+        bits are the same. Raises PolicyError for what is no image, ComputeError for too little memory."""
         with looking(), reproducible(self._threads):
             return self._embed(data)
 

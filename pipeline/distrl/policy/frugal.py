@@ -1,4 +1,5 @@
-"""What a large model saves memory by: frozen weights of half the size, and layers that are computed twice."""
+"""Saves memory for large models: frozen weights of half the size, and layers that are computed a second time for their
+gradient."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 
 def cast_frozen(module: nn.Module, dtype: torch.dtype) -> None:
-    """Cast the weights of `module` that are not trained, but those that a model of the library wants in float32, as
-    what routes tokens to experts. Its buffers stay: places of tokens need all their digits."""
+    """Cast the weights of `module` that are not trained, except those that a model of the library wants in float32,
+    such as a router to experts. Buffers stay as they are: position encodings need float32."""
     wide = getattr(module, "_keep_in_fp32_modules_strict", None) or ()
     stays = [re.compile(rf"(^|\.){re.escape(name)}($|\.)") for name in wide]
     for name, parameter in module.named_parameters():
@@ -27,8 +28,8 @@ def cast_frozen(module: nn.Module, dtype: torch.dtype) -> None:
 
 
 def recompute_layers(module: nn.Module) -> bool:
-    """Have each layer of a transformer keep its input alone and compute the rest again for the gradient. Returns
-    whether there were any that did not.
+    """Make each layer of a transformer keep its input only and compute the rest again for the gradient. Returns whether
+    there was a layer that did not do so yet.
 
     Not by the library's own switch: that does nothing while a model is not in training mode, as without dropout.
     The same kernels run on the same input, with the same random numbers, so the gradient is the same bit for bit.

@@ -31,9 +31,9 @@ ELSEWHERE: Final = "or download it elsewhere (`hf download`) and name the direct
 OFFLINE: Final = "HF_HUB_OFFLINE"
 """The variable that keeps the library from every request, unless it is 0."""
 OFFLINE_BEFORE: Final = "TRANSFORMERS_OFFLINE"
-"""What the library reads where that one is not set."""
+"""The variable that the library reads if OFFLINE is not set."""
 BY_DEFAULT: Final = "HF_HUB_OFFLINE_BY_DISTRL"
-"""The variable that says that OFFLINE is `offline_by_default`'s, for this process and those that it starts."""
+"""The variable that marks OFFLINE as set by `offline_by_default`, for this process and those that it starts."""
 
 _DOWNLOADING = threading.Lock()
 """Whether the library is offline is one variable of the process."""

@@ -1,7 +1,8 @@
-"""The code of a package that brings a family of policies: what names it, so that an edit shows where it may matter.
+"""Names the code of a package that brings a family of policies, by versions and a digest, so that an edit of it is
+noticed.
 
-In are all files of its distribution; of one that is installed as editable, which does not list them, those of the
-package. What it imports of other distributions is not.
+The digest covers all files of the package's distributions; for an editable install, which does not list its files,
+those of the package. It does not cover other distributions that the package imports.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ OURS: Final = __name__.partition(".")[0]
 SHOWN: Final = 12
 """Hex digits of a digest in what names a package."""
 SOURCES: Final = " (sources "
-"""Before the digest in what earlier software has recorded. It was of Python sources alone, so it compares with none."""
+"""Precedes the digest in names that earlier versions recorded. That digest covered Python sources alone, so it cannot
+be compared with today's."""
 METADATA: Final = (".dist-info", ".egg-info")
 ALL_FILES: Final = (
     "every file of the package counts, data too; in the folder of an editable install, every file that is neither "
@@ -29,7 +31,7 @@ ALL_FILES: Final = (
 )
 """For hints. Which of them the code reads cannot be known."""
 EDITABLE: Final = ("__editable__", "_editable_impl_")
-"""How the files begin that point to the sources of an editable install. They hold paths of one machine."""
+"""Prefixes of the files that point to the sources of an editable install. They hold paths of one machine."""
 
 
 def plugin_code(policy: PolicySettings) -> str | None:
@@ -103,8 +105,8 @@ def _files(package: str) -> dict[str, Path]:
 
 
 def _counts(file: PurePath) -> bool:
-    """Whether a file says what the code does: no cache, no metadata of the installation, no script outside of the
-    packages, which names the interpreter of its machine. file: by its place among the packages."""
+    """Whether the digest covers a file. Not covered are caches, metadata of the installation, and scripts outside of
+    the packages, which name the interpreter of their machine. file: its path relative to the packages."""
     first = file.parts[0]
     points = len(file.parts) == 1 and (file.suffix == ".pth" or first.startswith(EDITABLE))
     hidden = any(part.startswith(".") or part == "__pycache__" for part in file.parts)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # a tokenizer's users, such as the lineage of a version, need
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryStep:
-    """A recorded step with those of its trajectory, as a policy may read of the steps before it, too."""
+    """A recorded step with all steps of its trajectory, since a policy may also read from the earlier ones."""
 
     steps: Sequence[Step]
     index: int

@@ -36,7 +36,7 @@ ASKED_LATER: Final = {
     ),
     "looks_beside": ("does not say whether it may look at a screenshot while it is trained", "let it say False"),
 }
-"""What policies did not have to say at first: what is lacking, and what to do."""
+"""Members that were added to the protocol later -> what a policy without one lacks, and how to add it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ def _entry(name: str) -> EntryPoint | None:
 
 
 def _is_vision_language(model_type: str) -> bool:
-    """Whether the library has models of that type that read images and text."""
+    """Whether the transformers library has models of that type that read images and text."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
     return model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES

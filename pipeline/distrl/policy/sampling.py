@@ -24,7 +24,8 @@ class Ladder:
     """The ε of each episode: ε_i = epsilon^(1 + alpha · i / (rungs − 1)) (Ape-X, arXiv 1803.00933, section 4).
 
     There i is an actor's number. Here it follows from the task's id: the record holds it, so ε can be computed again,
-    and whichever worker plays the task has the same. A hash of it, as suites give families out by a task's number.
+    and whichever worker plays the task has the same. It follows from a hash of the id and not from its number, by which
+    suites assign families.
     """
 
     rungs: int
@@ -82,7 +83,7 @@ class Sampling:
 
 
 LEAST_LOGP: Final = np.float32(-1e30)
-"""In place of −∞, whose product with a probability of 0 is not a number."""
+"""Stands for −∞, whose product with a probability of 0 would not be a number."""
 
 FULL: Final = Sampling()
 """The learner's π, and every token of it."""

@@ -1,4 +1,4 @@
-"""What a base model takes, computed from shapes: nothing is loaded, and no weight has memory.
+"""The memory that a base model takes, computed from shapes: nothing is loaded, and no weight has memory.
 
 The model is made on torch's meta device, whose tensors have shapes and no numbers, and one row is run through it as
 `Policy.score` runs it. What autograd then keeps for the gradients is counted, storage by storage, without parameters.
@@ -37,7 +37,7 @@ from distrl.policy.vlm.targets import lora_targets
 FLOAT: Final = 4
 """Bytes of a float32, in which everything is computed."""
 MOMENTS: Final = 2
-"""Of AdamW, for each trained number."""
+"""Numbers that AdamW holds for each trained one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from distrl.types import ScreenSize
 
 
 class StackedFeatures(Sequence[ImageFeatures]):
-    """Those of B screenshots, of one shape, that were gathered at once."""
+    """The features of B screenshots, of one shape, which were gathered in one tensor."""
 
     def __init__(self, tokens: Tensor, sizes: Sequence[ScreenSize]) -> None:
         """tokens: (B, N, w). sizes: B, of the screenshots."""

@@ -43,12 +43,14 @@ class EncoderDecoder(nn.Module):
         return self.t5.shared.weight.device
 
     def language_parameters(self) -> dict[str, nn.Parameter]:
-        """All of `t5` but the token embeddings, and so without a head that is these, by their names in the model."""
+        """The parameters of `t5` except the token embeddings (and so without a head that shares them), by their names
+        in the model."""
         embeddings = self.t5.shared.weight
         return {f"t5.{name}": each for name, each in self.t5.named_parameters() if each is not embeddings}
 
     def train(self, mode: bool = True) -> Self:
-        """All but `vision`, which is frozen and may be looking at a screenshot on another thread: it drops nothing."""
+        """As nn.Module's, for all parts except `vision`: that is frozen, and another thread may be using it, so it
+        never has dropout."""
         self.training = mode
         for name, part in self.named_children():
             part.train(mode and name != "vision")

@@ -22,23 +22,25 @@ from distrl.policy.autoui.t5 import ActingT5
 from distrl.policy.autoui.tokenizer import END, PAD
 
 THIRD: Final = 8
-"""Layers of the tower up to the third convolution's activation: of a tower of three channels or more."""
+"""How many layers of the tower reach up to the third convolution's activation. The tower has three convolutions or
+more."""
 STROKE: Final = 8
-"""Side in pixels of a cell there."""
+"""Pixels per side of a cell at that layer."""
 GROUPS: Final = 8
-"""Of every normalisation in the tower. Groups and not batches: an image's tokens depend on that image alone."""
+"""Groups of every normalisation in the tower. Not batch normalisation: an image's tokens must depend on that image
+alone."""
 SOUGHT: Final = 4.0
-"""What is learned of other words counts so much, so that it is learned in hundreds of updates."""
+"""Factor of the learned scores of other words (Fusion.seeks), so that they are learned in hundreds of updates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The sizes of a model; any of this architecture. Saved in the base model's config.json.
 
-    image_width, image_height: pixels. tower: channels after each convolution but the last, whose are d_model; each is a
-    multiple of 8. All have stride 2, so that a token stands for 2^(len(tower) + 1) pixels. beside: convolutions after
-    them, each of three tokens of a row. sharpness: of what is read in a token, as an inverse temperature. seeks: words
-    look for others, too ("weather" for "browser").
+    image_width, image_height: pixels. tower: channels after each convolution except the last, which has d_model; each
+    is a multiple of 8. All have stride 2, so that a token stands for 2^(len(tower) + 1) pixels. beside: convolutions
+    after them, each of three tokens of a row. sharpness: of what is read in a token, as an inverse temperature. seeks:
+    words look for others, too ("weather" for "browser").
     """
 
     vocabulary: int

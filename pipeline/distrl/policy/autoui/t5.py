@@ -53,7 +53,7 @@ class ActingT5:
         self.model: Any = t5
         self.heads: int = encoder.block[0].layer[0].SelfAttention.n_heads
         self.places: Any = decoder.block[0].layer[0].SelfAttention
-        """Whose `compute_bias` is the decoder's."""
+        """The layer whose `compute_bias` gives the decoder's position bias."""
         merged = _merges(t5)
         self.decoding = [
             (

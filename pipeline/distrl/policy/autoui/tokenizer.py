@@ -137,7 +137,7 @@ class WordTokenizer:
         return fits and all(PAD < token < len(self.tokens) for token in (*step.prompt_ids, *step.action_ids))
 
     def unknown_words(self, texts: Iterable[str]) -> tuple[str, ...]:
-        """The words of `texts` that read <unk> and can be typed by nobody, each once, in order, numbers last."""
+        """The words of `texts` that are read as <unk> and cannot be typed, each once, in order, numbers last."""
         unknown = {word for text in texts for word in plain_words(text) if word not in self._words}
         return tuple(sorted(unknown, key=lambda word: (not word.isalpha(), word)))
 

@@ -93,8 +93,8 @@ def refuse_misfits(tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int
         "has no use for": sorted(tensors.keys() - shapes.keys()),
         "does not fit where": wrong,
     }
-    if said := "; ".join(f"{what} {_first(names)}" for what, names in found.items() if names):
-        raise PolicyError(where, said, MAKE)
+    if problems := "; ".join(f"{what} {_first(names)}" for what, names in found.items() if names):
+        raise PolicyError(where, problems, MAKE)
 
 
 def _first(names: list[str]) -> str:

@@ -4,7 +4,8 @@
     action = plan? "Action Decision: " four quoted fields "</s>"
 
 as cooelf/Auto-GUI has them, utils_data.py of commit 26ea0f2e659e6ce16a60410990a8ff7ca1f7fddb. A plan names the kinds of
-this action and of those to come; it is read over. Demonstrations are written without one, as it would say the future.
+this action and of those to come; parsing skips it. Demonstrations are written without one, since it would reveal later
+actions.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ DECISION: Final = "Action Decision: "
 
 
 class T5Tokenizer:
-    """Immutable. Shares of the screen are written: its size plays no part.
+    """Immutable. Coordinates are written as shares of the screen, so its size is not used.
 
     Raises PolicyError where the directory has no tokenizer, or one that counts its first ids otherwise than T5.
     """

@@ -1,7 +1,7 @@
 """AutoUI's form: four quoted fields, as in `distrl.policy.actions`.
 
 Source: cooelf/Auto-GUI, utils_data.py of commit 0a82de0b4edae5215a8510549bf1a426b02384eb: the fields, and a plan before
-them, which is read over like any thought.
+them, which is skipped like any thought.
 """
 
 from __future__ import annotations

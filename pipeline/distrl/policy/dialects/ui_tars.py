@@ -30,7 +30,8 @@ _MARKER: Final = re.compile(
     ),
     re.ASCII,
 )
-"""Calls of a kind that is refused begin an action, too: a text of such a one and another is none."""
+"""Calls that are always refused are markers, too: else an answer with such a call and then another would be read as the
+other."""
 _BOX: Final = re.compile(
     rf"(?:<\|box_start\|>)?[(\[]\s*{NUMBERS}\s*[)\]](?:<\|box_end\|>)?|<point>{NUMBER}\s+{NUMBER}</point>"
 )

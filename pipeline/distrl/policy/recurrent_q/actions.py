@@ -43,7 +43,7 @@ class ActionGrid:
         """A."""
 
     def number(self, goal: Goal, action: Ids) -> int | None:
-        """The number of the action that is written as `action`; None where it has none."""
+        """The number of the action with the ids `action`; None if it has none."""
         return self._numbers[action] if action in self._numbers else self._typed(goal).get(action)
 
     def written(self, goal: Goal, number: int) -> Ids:

@@ -1,4 +1,5 @@
-"""A vision-language model behind an OpenAI-compatible chat endpoint: what it is asked, and what is believed. Pure.
+"""A vision-language model behind an OpenAI-compatible chat endpoint: what it is asked, and which answers are accepted.
+Pure.
 
 The server renders the conversation by its own copy of the model's chat template, tokenizer and processor, and says
 which ids it has read. They must be the very ids that a learner will read in the recorded prompt; else the answer is

@@ -210,8 +210,8 @@ class VisionLanguageModel:
         return logits.index_fill(-1, self._forbidden, IMPOSSIBLE)
 
     def _probe(self) -> None:
-        """Read a blank screenshot and write after it, as is done for each decision: files of two models fail here, and
-        not in a run."""
+        """Read a blank screenshot and write after it, as for each decision: a directory with files of two models fails
+        here, and not during a run."""
         images = self._processor.images(Image.new("RGB", PROBE))
         with _running(self.whole) as seeing:
             self._in_parts = not isinstance(self._look(images).pooler_output, Tensor)

@@ -184,7 +184,7 @@ class VlmPolicy:
 
 
 class _Writing(LogitsProcessor):
-    """Chooses each row's token by a choice of its own, and leaves the library no choice but to take it.
+    """Draws each row's token, and rules out every other one, so that the library takes it.
 
     So the draws of a row depend on its choice alone, and their probabilities are known in float64.
     """

@@ -1,8 +1,9 @@
 """A model's own processor: its chat template, its tokenizer, and the tokens that stand for a screenshot.
 
 The number of those tokens follows from the screenshot's size. A prompt is recorded with one placeholder in their place,
-and `layout` says what it stands for: so a record is short, and is read again exactly, since both sides of it were split
-into tokens apart (special tokens begin and end it). Several screenshots stand one behind the other, oldest first.
+and `layout` says what it stands for: so a record is short, and is read again exactly, since the text before and after a
+screenshot is tokenized separately (special tokens begin and end it). Several screenshots stand one behind the other,
+oldest first.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ PICTURES: Final = ("image_token", "boi_token", "eoi_token", "video_token")
 OF_TEXT: Final = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 """What a processor makes of the text, beside what it makes of the images."""
 TODAY: Final = "{% macro strftime_now(format) %}26 Jul 2024{% endmacro %}"
-"""Before each template, in place of the library's function of that name: a prompt must be the same when a run goes on
-another day."""
+"""Put before each template in place of the library's function of that name: a prompt must be the same if a run goes on
+at another day."""
 GRID: Final = "image_grid_thw"
 """What the Qwen family calls the rows and columns of an image's patches."""
 THINK: Final = "<think>"

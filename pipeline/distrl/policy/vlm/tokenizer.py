@@ -30,10 +30,10 @@ class VlmTokenizer:
         self.earlier_screens = settings.history_screens
         """Most screenshots of a prompt before the present one."""
         self._history = settings.history
-        self._told = settings.system_prompt
+        self._system_prompt = settings.system_prompt
 
     def encode_prompt(self, instruction: str, earlier: Sequence[Action], screen: ScreenSize) -> tuple[int, ...]:
-        """What the model is told first, each screenshot as one placeholder, what is to be done, the last actions."""
+        """The system prompt, one placeholder for each screenshot, the instruction, and the last actions."""
         ids = self.processor.prompt(*self.conversation(instruction, earlier, screen))
         if len(ids) > LONGEST_PROMPT:
             raise PolicyError(
@@ -42,20 +42,20 @@ class VlmTokenizer:
         return ids
 
     def conversation(self, instruction: str, earlier: Sequence[Action], screen: ScreenSize) -> tuple[str, str, int]:
-        """What the model is told first, what it is asked beside the screenshots, and how many of these there are."""
+        """The system prompt, the user's text, and how many screenshots stand beside it."""
         seen = self.processor.layout(screen).seen
         recent = earlier[max(0, len(earlier) - self._history) :]
         done = [
             f"{number}. {self._mention(action, seen)}"
             for number, action in enumerate(recent, len(earlier) - len(recent) + 1)
         ]
-        said = self.processor.plain(instruction)
+        goal = self.processor.plain(instruction)
         before = min(self.earlier_screens, len(earlier))
-        asked = ["Instruction: " + said, "Actions so far:", *(done or ["none"])]
+        asked = ["Instruction: " + goal, "Actions so far:", *(done or ["none"])]
         if before:
             numbers = range(len(earlier) - before + 1, len(earlier) + 1)
             asked.append(f"Screens: {', '.join(f'before action {number}' for number in numbers)}, now")
-        return self._told or self._dialect.instructions(seen), "\n".join(asked), 1 + before
+        return self._system_prompt or self._dialect.instructions(seen), "\n".join(asked), 1 + before
 
     def encode_action(self, action: Action, screen: ScreenSize) -> tuple[int, ...]:
         """Raises PolicyError for an action without a form in the dialect, and for one that is too long."""

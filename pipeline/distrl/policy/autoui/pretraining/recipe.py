@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of training. batch: screens in an update; lr: its highest learning rate."""
+    """One stage of training. batch: screens in an update. lr: the highest learning rate, reached after `warmup`
+    updates; final_lr: the share of it at the end."""
 
     updates: int
     batch: int
@@ -29,7 +30,7 @@ class Recipe:
     seed: int = 0
     threads: int = 2
     screens_to_touch: int = 32768
-    """Each is looked at once and asked about many times; what is read is a new screen every time."""
+    """The tower sees each of these screens once, and many examples are made of it. For reading, every screen is new."""
     free_to_read: float = 0.6
     """Share of labels that are any two words: from the pairs of apps the tower learns which word follows which, and of
     a pair that was held out it reads one word."""
@@ -41,13 +42,15 @@ class Recipe:
     """Updates in which words alone say what is typed; from then on it needs a keyboard on the screen. Asked for from
     the beginning, copying is not learned."""
     uncluttered: int = 200
-    """Updates over which clutter comes in: what to copy is found at once in a bare sentence, and late in a full one."""
+    """Updates over which clutter grows from none to all: what to copy is learned at once from bare sentences, and late
+    from cluttered ones."""
     weight_decay: float = 0.01
     grad_norm: float = 1.0
     tower: tuple[int, ...] = (16, 32, 64, 160)
     beside: int = 1
     sharpness: float = 2.0
-    """Of 508 words in 96 dimensions a token that holds two cannot say so at 1: the others take half of the odds."""
+    """Inverse temperature of what is read. At 1, with 508 words in 96 dimensions, a token that holds two words could
+    not say so: the other words would take half of the probability."""
     seeks: bool = True
     d_model: int = 96
     d_ff: int = 256

@@ -31,6 +31,7 @@ from distrl.feeder.snapshots import known
 from distrl.telemetry import stalls
 from distrl.telemetry.feed import RunFeed
 from distrl.telemetry.fleet import fleet_findings
+from distrl.telemetry.monitor import Monitor
 from distrl.types import DeviceHealth, Heartbeat, Outcome, Task, Update
 from groups import member
 from waiting import until
@@ -129,6 +130,22 @@ def delete_before(config: Config, topic: str, offsets: dict[int, int]) -> None:
     client = admin(config.kafka)
     for future in client.delete_records(places).values():
         future.result(PATIENCE_S)
+
+
+def test_a_feeder_that_is_stopped_while_it_reads_the_log_does_not_read_it_to_its_end(
+    config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    stop = threading.Event()
+
+    class StopsSoon(Monitor):
+        def progress(self) -> None:
+            super().progress()
+            stop.set()
+
+    with caplog.at_level(logging.INFO, logger="distrl.feeder"):
+        feeding.run_feeder(config, stop, StopsSoon())
+    assert stop.is_set()
+    assert "fed before" not in caplog.text
 
 
 def test_a_feeder_refuses_a_journal_whose_beginning_was_deleted(config: Config) -> None:

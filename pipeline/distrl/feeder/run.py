@@ -85,7 +85,7 @@ def _feed_until(
     with ExitStack() as stack:
         producer = stack.enter_context(RecordProducer(config, ROLE))
         feeder = Feeder(config, state, found, producer, publisher, stack, monitor)
-        feeder.begin()
+        feeder.begin(stop)
         monitor.ready()
         feeder.work(stop)
 
@@ -137,8 +137,16 @@ class Feeder:
         self._snapshots = SnapshotWriter(config, producer, found.view.processes)
         self._topics = Topics(config, found, self._fleet, stack)
 
-    def begin(self) -> None:
-        self._topics.read_all(self._reporter.monitor.progress)
+    def begin(self, stop: threading.Event) -> None:
+        """Read every topic to its end. Raises StoppedError where `stop` is set before that: to read a long log without
+        a snapshot takes longer than a process is given to end."""
+
+        def progress() -> None:
+            if stop.is_set():
+                raise StoppedError
+            self._reporter.monitor.progress()
+
+        self._topics.read_all(progress)
         self._state.find_next()
         self._moving_since = self._next_log = time.monotonic()
         log.info(

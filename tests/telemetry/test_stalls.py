@@ -47,6 +47,8 @@ def test_each_limit_of_a_fleet_is_reported_with_the_setting_that_helps() -> None
     assert found["feeder.outstanding"].hint == "raise feeder.outstanding to 82 or more, or leave it unset"
     assert "4 partitions for 5 workers; spare own none" in found["kafka.task_partitions"].detail
     assert "set kafka.task_partitions to 10 or more" in found["kafka.task_partitions"].hint
+    enough = {each.what: each for each in findings_of(config, RunProgress({0: 24}, 3.0, [*beats, feeder]), 10)}
+    assert enough["kafka.task_partitions"].hint.startswith("there are enough for every worker: look again in a minute")
     well = findings_of(Config(), RunProgress({}, 0.0, beats[:4]), 16)
     assert all(each.ok for each in well)
 

@@ -94,6 +94,14 @@ def limits(
     without = sorted(printable(beat.process) for beat in workers if not beat.partitions and phones_answering([beat]))
     follows = "follows the phones" if setting is None else "is set"
     idle = f"; {', '.join(without)} own none, and their phones get no task" if without else ""
+    enough = 2 * len(workers)
+    hint = (
+        f"set kafka.task_partitions to {enough} or more and run `distrl topics ensure --alter`, or give fewer workers "
+        "more phones each"
+        if partitions < enough
+        else "there are enough for every worker: look again in a minute, as a worker that has just joined owns none; "
+        "if that stays so, see its log"
+    )
     return [
         (
             "feeder.outstanding",
@@ -105,7 +113,6 @@ def limits(
             "kafka.task_partitions",
             not without,
             f"{partitions} partitions for {len(workers)} workers{idle}",
-            f"set kafka.task_partitions to {max(2 * len(workers), partitions)} or more and run "
-            "`distrl topics ensure --alter`, or give fewer workers more phones each",
+            hint,
         ),
     ]

@@ -51,7 +51,14 @@ def test_episodes_do_not_mix(store: ObjectStore) -> None:
 )
 def test_what_is_no_verdict_is_counted(store: ObjectStore, data: bytes) -> None:
     put(store, HERE, said := Said("vlm:m", Verdict(Outcome.FAILURE, "")))
-    store.put_named(f"{HERE.prefix}other.json", data)
+    store.put_named(f"{HERE.prefix}{'0' * 64}.json", data)
+    assert said_of(store, HERE) == ([said], 1)
+
+
+def test_an_object_of_another_name_is_counted_and_not_asked_for(store: ObjectStore, tmp_path: Path) -> None:
+    """As a store refuses to read a key that it would not write: a folder that was made in a console ended the page."""
+    put(store, HERE, said := Said("vlm:m", Verdict(Outcome.FAILURE, "")))
+    (tmp_path / HERE.prefix / "copy of a verdict").write_bytes(b"")
     assert said_of(store, HERE) == ([said], 1)
 
 

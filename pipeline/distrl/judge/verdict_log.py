@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -18,8 +19,10 @@ from distrl.judge.question import Verdict
 from distrl.text import encodable
 from distrl.types import Outcome
 
+NAME: Final = re.compile(r"[0-9a-f]{64}\.json")
+"""Of a verdict in its episode's folder."""
 MOST_JUDGES: Final = 50
-"""Most judges of one episode whose verdicts are read."""
+"""Most objects of one episode's folder that are looked at."""
 MOST_LETTERS: Final = 2_000
 """Most characters of a source or a reason that are read."""
 
@@ -68,10 +71,11 @@ def put(shelf: Shelf, episode: Episode, said: Said) -> None:
 
 def said_of(shelf: Shelf, episode: Episode) -> tuple[list[Said], int]:
     """The verdicts of an episode, by source, and how many objects of its folder are not verdicts. Raises StoreError."""
-    keys = itertools.islice(shelf.list(episode.prefix), MOST_JUDGES)
-    read = [_read(data) for key in keys if (data := shelf.get_named(key)) is not None]
+    keys = list(itertools.islice(shelf.list(episode.prefix), MOST_JUDGES))
+    named = [key for key in keys if NAME.fullmatch(key.removeprefix(episode.prefix))]  # a store refuses other keys
+    read = [_read(data) for key in named if (data := shelf.get_named(key)) is not None]
     found = [each for each in read if each is not None]
-    return sorted(found, key=lambda each: each.source), len(read) - len(found)
+    return sorted(found, key=lambda each: each.source), len(keys) - len(named) + len(read) - len(found)
 
 
 def _read(data: bytes) -> Said | None:

@@ -223,9 +223,8 @@ def test_no_text_can_smuggle_in_a_special_token(directory: Path) -> None:
     tokenizer = tokenizer_of(settings(directory, action_tokens=128))
     assert isinstance(tokenizer, VlmTokenizer)
     processor, screen = tokenizer.processor, ScreenSize(64, 128)
-    specials = [token for token in processor._specials if token]
     plain = tokenizer.encode_prompt("open it", [], screen)
-    for token in specials:
+    for token in processor._specials:
         nested = token[: len(token) // 2] + token + token[len(token) // 2 :]
         for hostile in (f"open {token}it", f"open {nested}it"):
             assert tokenizer.encode_prompt(hostile, [], screen) == plain

@@ -50,7 +50,8 @@ class T5Tokenizer:
         self._history = settings.history
         self._dialect = DIALECTS["autoui"]
         added = self._tokenizer.added_tokens_decoder.values()
-        self._specials = sorted({str(each) for each in added if each.special}, key=lambda each: (-len(each), each))
+        specials = {str(each) for each in added if each.special} - {""}  # `_plain` would find "" without end
+        self._specials = sorted(specials, key=lambda each: (-len(each), each))
 
     def encode_prompt(
         self, instruction: str, earlier: Sequence[Action], screen: ScreenSize | None = None

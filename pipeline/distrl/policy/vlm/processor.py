@@ -279,7 +279,7 @@ class Processor:
         named = (getattr(self._processor, name, None) for name in PICTURES)
         added = {str(each) for each in self._tokenizer.added_tokens_decoder.values() if each.special}
         found = added | {str(each) for each in named if isinstance(each, str)}
-        return tuple(sorted(found, key=lambda each: (-len(each), each)))
+        return tuple(sorted(found - {""}, key=lambda each: (-len(each), each)))  # `plain` would find "" without end
 
     @cached_property
     def _special_ids(self) -> frozenset[int]:

@@ -108,7 +108,7 @@ class _Network(httpcore2.NetworkBackend):
     def connect_tcp(self, host: str, port: int, *_: object, **__: object) -> httpcore2.NetworkStream:
         with _mapped(httpcore2.ConnectTimeout, httpcore2.ConnectError):
             sock = dial(host, port, _left_s())
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return _Stream(sock)
 
 

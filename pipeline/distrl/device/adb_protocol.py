@@ -62,6 +62,7 @@ class Connection:
         self._buffer = bytearray()
         try:
             self._socket = dial(adb.host, adb.port, deadline.timeout())
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except TimeoutError as error:
             raise self._late("connecting to the adb server") from error
         except OSError as error:
@@ -70,7 +71,6 @@ class Connection:
                 f"no adb server answers at {adb.host}:{adb.port} ({error.strerror or error})",
                 "`distrl up` starts one; or set adb.host and adb.port to one that runs",
             ) from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> Connection:
         return self

@@ -128,8 +128,10 @@ class CheckpointSaver:
 
     def close(self) -> None:
         """Wait for the running upload, and end the thread."""
-        self.abandon()
-        self._pool.shutdown()
+        try:
+            self.abandon()
+        finally:
+            self._pool.shutdown()
 
     def _save(
         self, made: Snapshot, read: Mapping[int, int], announced: frozenset[str], prunable: frozenset[str] | None

@@ -20,6 +20,7 @@ SHARING = (
     "components-lag",
     "dper-weights",
     "checkpoints",
+    "v-trace",
     "failure-modes",
     "generalisation",
 )

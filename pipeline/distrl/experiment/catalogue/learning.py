@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from distrl.config import ArideSettings, PrioritisedReplaySettings
+from distrl.config.algorithms import RecentReplaySettings
 from distrl.experiment.catalogue.arms import A_RIDE, ASYNC, HOME, LEARNED, PHONES, SYNC, learners, until
 from distrl.experiment.plan import MODES, Arm, Experiment, Preset
 from distrl.offline.ablation.arms import SWEEPS
@@ -102,6 +103,25 @@ def _failure_modes(preset: Preset) -> list[Arm]:
     )
 
 
+def _vtrace(preset: Preset) -> list[Arm]:
+    """V-trace with one thing of it changed, and A-RIDE with what V-trace has in that place."""
+    vtrace = ("algorithm.type=vtrace", ASYNC)
+    short, long = RecentReplaySettings().capacity, PrioritisedReplaySettings().capacity
+    no_penalties = ("repetition_penalty", "invalid_reward", "invalid_penalty")
+    return learners(
+        preset,
+        {
+            "as shipped": vtrace,
+            "nothing pushed down": (*vtrace, "algorithm.negative_advantage_weight=0"),
+            "smaller steps": (*vtrace, "algorithm.lr=3e-4"),
+            "longer buffer": (*vtrace, f"algorithm.replay.capacity={long}"),
+            "a-ride, short buffer": (ASYNC, f"algorithm.replay.capacity={short}"),
+            "a-ride, no penalties": (ASYNC, *(f"algorithm.{each}=0" for each in no_penalties)),
+        },
+        suite="general",
+    )
+
+
 LEARNERS: Final = (
     Experiment(
         "learning-curves",
@@ -161,6 +181,19 @@ LEARNERS: Final = (
         until(7200.0, 24_000.0),
         "success_last",
         shown=LEARNED,
+    ),
+    Experiment(
+        "v-trace",
+        "What V-trace lacks on long and hard tasks: with one thing changed, and A-RIDE with what V-trace has instead",
+        _learning("general")
+        + " `nothing pushed down` learns from no action that was worse than expected; `longer buffer` has A-RIDE's, "
+        "and `a-ride, short buffer` V-trace's; `a-ride, no penalties` takes nothing off for repeated and invalid "
+        "actions, as V-trace does.",
+        _vtrace,
+        until(2400.0, 24_000.0),
+        "success_last",
+        "the first",
+        ("success_first", "success_last", "mean_success", *MODES, "trajectories"),
     ),
     Experiment(
         "failure-modes",

@@ -151,7 +151,7 @@ def test_the_view_begins_again_where_the_broker_has_lost_what_it_had_read(
                     assert time.monotonic() < deadline
                 topic_admin.ensure(config)
                 done.add("lost")
-            elif "more" not in done and "the view of the run stands still" in caplog.text:
+            elif "more" not in done and "the view shows the last status" in caplog.text:
                 learned(1)
                 done.add("more")
 

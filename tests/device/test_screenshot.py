@@ -46,6 +46,15 @@ def test_no_picture_with_a_changed_byte_passes(at: int, flip: int) -> None:
         verified(WHOLE[:at] + bytes([WHOLE[at] ^ flip]) + WHOLE[at + 1 :])
 
 
+@pytest.mark.parametrize("profile", [b"", b"icc\0"])
+def test_a_colour_profile_that_ends_too_soon_is_a_broken_picture(profile: bytes) -> None:
+    """Its checksum is right; Pillow raises IndexError for it behind the picture's data."""
+    chunk = b"iCCP" + profile
+    chunk = struct.pack(">I", len(profile)) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    with pytest.raises(BrokenImageError):
+        verified(WHOLE[:-12] + chunk + WHOLE[-12:])
+
+
 def test_a_header_that_claims_all_memory_is_refused_before_decoding() -> None:
     header = b"IHDR" + struct.pack(">II5B", 2**31 - 1, 2**31 - 1, 8, 2, 0, 0, 0)
     bomb = WHOLE[:12] + header + struct.pack(">I", zlib.crc32(header)) + WHOLE[33:]

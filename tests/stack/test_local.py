@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -102,6 +103,20 @@ def test_a_store_without_a_port_is_looked_for_at_the_usual_one(
 def test_down_without_a_stack_makes_no_folder(config: Make) -> None:
     assert LocalStack(config()).down() == []
     assert not config().stack.directory.exists()
+
+
+def test_a_full_disk_keeps_no_part_of_a_stopped_stack(config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts were stopped, and then `distrl down` failed at the first of them that it took off the record."""
+    LocalStack(config()).up()
+    record = Record(config().stack.directory)
+    record.put(Part("s3", "file:///objects"))
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert LocalStack(config()).down() == ["adb"]
+    assert record.parts() == {}
 
 
 def test_a_second_up_is_refused_and_says_what_to_do(config: Make) -> None:

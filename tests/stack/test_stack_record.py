@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -45,6 +46,19 @@ def test_the_last_part_takes_the_file_with_it(tmp_path: Path) -> None:
     record.remove("s3")
     assert not (tmp_path / FILE).exists()
     record.remove("s3")
+
+
+def test_all_parts_are_removed_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = Record(tmp_path)
+    record.put(Part("s3", "file:///objects"))
+    record.put(Part("adb", "127.0.0.1:5037"))
+    monkeypatch.setattr(Path, "write_text", full)
+    record.remove("s3", "adb")
+    assert Record(tmp_path).parts() == {}
+
+
+def full(*_: object, **__: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", '{"kafka": 3}', '{"kafka": {"where": 1}}', '{"kafka": {}}'])

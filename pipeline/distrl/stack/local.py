@@ -133,8 +133,7 @@ class LocalStack:
             killed = stop_all(children, STOP_S)
             if killed:
                 log.warning("had to be killed: %s", ", ".join(killed))
-            for name in NAMES:
-                self._record.remove(name)
+            self._record.remove(*NAMES)
             return [child.name for child in children]
 
     def down_own(self) -> list[str]:
@@ -145,8 +144,7 @@ class LocalStack:
         with self._held(f"{self._owner}, stopping"):
             own = [name for name, part in self._record.parts().items() if part.started_by == self._owner]
             self._stop([child for child in find_all(self._directory) if child.name in own])
-            for name in own:
-                self._record.remove(name)
+            self._record.remove(*own)
             return own
 
     def status(self) -> list[PartStatus]:
@@ -247,8 +245,7 @@ class LocalStack:
 
     def _stop_started(self, started: Sequence[Part]) -> None:
         self._stop([part.child for part in started if part.child is not None])
-        for part in started:
-            self._record.remove(part.name)
+        self._record.remove(*(part.name for part in started))
 
     def _stop(self, children: Sequence[Child]) -> None:
         """Stop them, or at Ctrl-C kill them: nothing is left, and what a server has acknowledged is not lost."""

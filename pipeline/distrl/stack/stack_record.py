@@ -41,9 +41,10 @@ class Record:
                 entry["started_by"] = part.started_by
             self._write({**self._read(), part.name: entry})
 
-    def remove(self, name: str) -> None:
+    def remove(self, *names: str) -> None:
+        """All at once: where none is left nothing is written, which a full disk would refuse."""
         with self._lock:
-            left = {other: raw for other, raw in self._read().items() if other != name}
+            left = {other: raw for other, raw in self._read().items() if other not in names}
             if left:
                 self._write(left)
             else:

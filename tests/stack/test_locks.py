@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -27,6 +28,19 @@ def test_a_second_holder_is_refused_and_sees_who_is_at_work(tmp_path: Path) -> N
     with held(lock, "distrl up"), pytest.raises(StackError, match=at_work), held(lock, "distrl down"):
         pass
     with held(lock, "distrl down"):
+        pass
+
+
+def test_a_lock_on_a_full_disk_holds_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`distrl down` could not stop a stack that had filled its disk."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    lock = tmp_path / "stack.lock"
+    monkeypatch.setattr(os, "pwrite", full)
+    unnamed = "another command holds this lock"
+    with held(lock, "distrl down"), pytest.raises(StackError, match=unnamed), held(lock, "distrl up"):
         pass
 
 

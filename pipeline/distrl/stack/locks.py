@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -25,8 +25,9 @@ def held(file: Path, doing: str, wait: Callable[[], None] | None = None) -> Iter
     """
 
     def sign(descriptor: int) -> None:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{doing} (process {os.getpid()})".encode(), 0)
+        with suppress(OSError):  # a full disk: the lock holds without the name, and what fills it can be stopped
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{doing} (process {os.getpid()})".encode(), 0)
 
     file.parent.mkdir(parents=True, exist_ok=True)
     lock = _lock(file, sign)

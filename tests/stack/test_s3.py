@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 import stat
 import threading
 from pathlib import Path
@@ -36,6 +39,21 @@ def test_spoilt_credentials_are_reported(tmp_path: Path) -> None:
     (tmp_path / "credentials.json").write_text("{")
     with pytest.raises(StackError, match="holds no credentials"):
         s3.credentials(tmp_path)
+
+
+def test_credentials_that_could_not_be_written_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk, or a kill, left an empty file, which refused every later start."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(json, "dump", full)
+        with pytest.raises(OSError, match="No space left"):
+            s3.credentials(tmp_path)
+    made = s3.credentials(tmp_path)
+    assert s3.credentials(tmp_path) == made
+    assert [each.name for each in tmp_path.iterdir()] == ["credentials.json"]
 
 
 @pytest.fixture

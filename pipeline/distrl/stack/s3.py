@@ -89,18 +89,23 @@ def fill(config: Config, part: Part, directory: Path) -> Config:
 def credentials(home: Path) -> tuple[str, str]:
     """Access and secret key of this stack: random, made once, in a file that only its owner can read."""
     file = home / "credentials.json"
-    try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        pass
-    else:
-        with os.fdopen(descriptor, "w") as out:
-            json.dump({"access_key": secrets.token_hex(10), "secret_key": secrets.token_hex(20)}, out)
+    if not file.exists():
+        _make_credentials(file)
     try:
         kept = json.loads(file.read_text())
         return str(kept["access_key"]), str(kept["secret_key"])
     except (ValueError, KeyError, TypeError):
         raise StackError(str(file), "holds no credentials", "delete it; `distrl up` makes new ones") from None
+
+
+def _make_credentials(file: Path) -> None:
+    """Whole or not at all: half a file would be one that a person has to delete. The caller holds the stack's lock."""
+    fresh = file.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        json.dump({"access_key": secrets.token_hex(10), "secret_key": secrets.token_hex(20)}, out)
+    sync(fresh)
+    fresh.replace(file)
 
 
 def bucket_name() -> str:

@@ -379,6 +379,20 @@ def test_down_stops_the_roles_that_a_killed_training_has_left_and_none_of_anothe
         abandoned.stop()
 
 
+def test_runs_may_be_in_the_folder_of_the_stack(config: Config, tmp_path: Path) -> None:
+    """The training was refused by its own lock."""
+    (tmp_path / "out").symlink_to(config.stack.directory)
+    config.stack.directory.mkdir()
+    refused = rf"distrl train \(process {os.getpid()}\) holds this lock"
+    for out in (config.stack.directory, tmp_path / "out"):
+        with (
+            alone(config, out, "distrl train"),
+            pytest.raises(StackError, match=refused),
+            alone(config, out, "another"),
+        ):
+            pass
+
+
 def test_a_role_runs_once(config: Config, folder: Path) -> None:
     with running(config, folder) as roles:
         roles.start("fleet", PHONES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,8 +79,9 @@ def alone(config: Config, out: Path, doing: str) -> Iterator[None]:
 
     doing: says what holds the locks, for people. Raises StackError, which names the process that holds them.
     """
-    first, second = _locks(config, out)
-    with held(first, doing), held(second, doing):
+    with ExitStack() as locks:
+        for lock in _locks(config, out):
+            locks.enter_context(held(lock, doing))
         yield
 
 
@@ -109,5 +110,7 @@ def _link(at: Path, to: Path) -> None:
     os.replace(fresh, at)
 
 
-def _locks(config: Config, out: Path) -> tuple[Path, Path]:
-    return out / LOCK, config.stack.directory.expanduser() / LOCK
+def _locks(config: Config, out: Path) -> list[Path]:
+    """One where both folders are the same: nobody can hold a lock twice."""
+    of_runs, of_stack = out / LOCK, config.stack.directory.expanduser() / LOCK
+    return [of_runs] if of_runs.resolve() == of_stack.resolve() else [of_runs, of_stack]

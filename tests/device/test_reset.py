@@ -36,6 +36,13 @@ def test_an_impossible_setup_is_refused_and_changes_nothing(session: AdbSession,
     assert resetting.truth(session) == before
 
 
+def test_a_setup_that_is_too_long_for_adb_is_the_tasks_fault(session: AdbSession) -> None:
+    """It counted as the phone's: one such task put every phone that it was given to into quarantine."""
+    setup = json.dumps({"packages": ["com.example.shop"] * 5_000})
+    with pytest.raises(DeviceRefused, match="adb takes 65535"):
+        resetting.reset(session, task(setup))
+
+
 class RealPhone(AdbSession):
     """A phone without `simctl`; commands are noted."""
 

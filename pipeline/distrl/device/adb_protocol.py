@@ -14,7 +14,15 @@ from types import TracebackType
 from typing import NamedTuple
 
 from distrl import config
-from distrl.device.errors import AdbServerGone, DeviceGarbage, DeviceGone, DeviceTimeout, refusal, too_slow
+from distrl.device.errors import (
+    AdbServerGone,
+    DeviceGarbage,
+    DeviceGone,
+    DeviceRefused,
+    DeviceTimeout,
+    refusal,
+    too_slow,
+)
 from distrl.device.names import adb_line
 from distrl.dial import dial
 
@@ -79,10 +87,11 @@ class Connection:
         self._socket.close()
 
     def request(self, text: str) -> None:
-        """Send a request and read its OKAY. On FAIL raises the kind of DeviceGone for the server's text."""
+        """Send a request and read its OKAY. On FAIL raises the kind of DeviceGone for the server's text; DeviceRefused
+        for a request that is too long for adb, of which nothing is sent."""
         data = text.encode()
         if len(data) > MAX_REQUEST:
-            raise DeviceGarbage(self._who, f"a request of {len(data)} bytes; adb takes {MAX_REQUEST}")
+            raise DeviceRefused(self._who, f"a request of {len(data)} bytes; adb takes {MAX_REQUEST}")
         try:
             self._socket.settimeout(self._deadline.timeout())
             self._socket.sendall(f"{len(data):04x}".encode() + data)

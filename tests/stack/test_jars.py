@@ -76,6 +76,14 @@ def test_a_folder_that_lacks_a_jar_is_fetched_again(jars: Jars, repository: Repo
     assert repository.asked == 2
 
 
+def test_what_a_killed_fetch_has_left_is_removed(jars: Jars, repository: Repository, tmp_path: Path) -> None:
+    left = tmp_path / "kafka" / "new-abc" / "jars"
+    left.mkdir(parents=True)
+    (left / "kafka.jar").write_bytes(b"half of it")
+    jars.class_path(tmp_path)
+    assert sorted(path.name for path in (tmp_path / "kafka").iterdir()) == sorted([jars.version, "fetch.lock"])
+
+
 def test_several_at_once_fetch_once(jars: Jars, repository: Repository, tmp_path: Path) -> None:
     threads = [threading.Thread(target=jars.class_path, args=(tmp_path,)) for _ in range(4)]
     for thread in threads:

@@ -71,6 +71,14 @@ def test_a_build_appears_whole_under_a_name_with_its_version(program: Program, t
     assert "once" in said[0]
 
 
+def test_what_a_killed_build_has_left_is_removed(program: Program, tmp_path: Path) -> None:
+    built = minio.built_program(tmp_path)
+    program("minio", where=built.parent / "new-abc")
+    program("go", 'echo "#!/bin/sh" > "$GOBIN/minio"; /bin/chmod 755 "$GOBIN/minio"')
+    minio.build(tmp_path, lambda _: None, threading.Event())
+    assert {path.name for path in built.parent.iterdir()} == {built.name, "build.lock", "build.log"}
+
+
 def test_a_build_that_fails_says_what_go_said(program: Program, tmp_path: Path) -> None:
     program("go", "echo 'no route to the module' >&2; exit 1")
     with pytest.raises(StackError, match="no route to the module"):

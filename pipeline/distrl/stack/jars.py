@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from distrl.errors import StackError
 from distrl.stack.infra_files import declared
-from distrl.stack.locks import held
+from distrl.stack.locks import held, workplace
 from distrl.store.directory import sync_all
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ class Jars:
 
     def _fetch(self, cache: Path) -> None:
         folder, expected = self._folder(cache), self.locked()
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="new-") as work:
-            fresh = Path(work) / "jars"
+        with workplace(folder.parent) as work:
+            fresh = work / "jars"
             fresh.mkdir()
-            for jar in self._resolved(Path(work)):
+            for jar in self._resolved(work):
                 shutil.copyfile(jar, fresh / jar.name)
             found = {jar.name: digest(jar) for jar in fresh.iterdir()}
             differing = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +15,8 @@ from distrl.errors import StackError
 
 WORDS_SHOWN = 200
 """How much of a lock file is shown: its content is untrusted."""
+WORK = "new-"
+"""Prefix of the folders in which something is made before it gets its name."""
 WAIT = "wait until it has ended, then try again"
 
 
@@ -39,6 +43,18 @@ def held(file: Path, doing: str, wait: Callable[[], None] | None = None) -> Iter
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def workplace(folder: Path) -> Iterator[Path]:
+    """An empty folder within `folder`, removed after the block.
+
+    The caller holds a lock of `folder`: what killed holders have left there, 100 MB each time, is removed first.
+    """
+    for left in folder.glob(f"{WORK}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=WORK) as work:
+        yield Path(work)
 
 
 def refuse_held(file: Path, fix: str = WAIT) -> None:

@@ -11,7 +11,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,7 +21,7 @@ from pathlib import Path
 from distrl.errors import StackError
 from distrl.stack import processes
 from distrl.stack.infra_files import infra_folder
-from distrl.stack.locks import held
+from distrl.stack.locks import held, workplace
 from distrl.stack.part import Site, UnavailableError
 from distrl.stack.ports import HOST
 from distrl.stack.processes import CancelledError, Child, last_lines
@@ -138,11 +137,11 @@ def build(cache: Path, report: Callable[[str], None], cancelled: threading.Event
     with held(cache / "bin" / "build.lock", "building MinIO", wait):
         if os.access(program, os.X_OK):
             return program
-        with tempfile.TemporaryDirectory(dir=program.parent, prefix="new-") as work:
+        with workplace(program.parent) as work:
             log = program.parent / "build.log"
-            _go_install(Path(work), log, report, wait)
-            sync(Path(work) / "minio")  # else a power cut may leave an empty program under the name
-            (Path(work) / "minio").rename(program)
+            _go_install(work, log, report, wait)
+            sync(work / "minio")  # else a power cut may leave an empty program under the name
+            (work / "minio").rename(program)
     return program
 
 

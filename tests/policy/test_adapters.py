@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from pathlib import Path
 
@@ -167,16 +168,35 @@ def test_what_peft_saves_has_the_same_tensors(base_directory: Path, agent: AutoU
 def test_an_adapter_that_was_broken_off_is_none_yet(
     agent: AutoUIPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(file: Path, data: bytes) -> int:
-        raise OSError(28, "No space left on device")
+    synced, sync = list[int](), os.fsync
+
+    def full(descriptor: int) -> None:
+        if synced:  # the weights, after the config
+            raise OSError(28, "No space left on device")
+        synced.append(descriptor)
+        sync(descriptor)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "write_bytes", full)
+        patched.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space"):
             write_peft(agent.adapter(), tmp_path / "adapter")
     assert not (tmp_path / "adapter" / WEIGHTS).exists()
     write_peft(agent.adapter(), tmp_path / "adapter")
     assert sorted(each.name for each in (tmp_path / "adapter").iterdir()) == ["adapter_config.json", WEIGHTS]
+
+
+def test_what_is_written_is_on_disk_before_it_has_its_name(
+    agent: AutoUIPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, sync = set[int](), os.fsync
+
+    def noted(descriptor: int) -> None:
+        sync(descriptor)
+        synced.add(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    write_peft(agent.adapter(), tmp_path)
+    assert {file.stat().st_ino for file in tmp_path.iterdir()} == synced
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.complex64, torch.float16])

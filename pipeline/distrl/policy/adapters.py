@@ -9,6 +9,7 @@ is reproducible: what changes from one release of PEFT to the next is left out o
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -135,10 +136,18 @@ def write_peft(data: bytes, directory: Path) -> None:
     """
     _, config = _parse(data)
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / CONFIG_FILE).write_text(json.dumps(dict(config), indent=1, sort_keys=True) + "\n")
+    _write(directory / CONFIG_FILE, (json.dumps(dict(config), indent=1, sort_keys=True) + "\n").encode())
     part = directory / f".{WEIGHTS}.new"
-    part.write_bytes(data)
+    _write(part, data)
     part.replace(directory / WEIGHTS)  # last, and whole: where they are, the adapter is
+
+
+def _write(file: Path, data: bytes) -> None:
+    """On disk when it returns: else a power cut may leave an empty file under its final name."""
+    with file.open("wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
 
 
 def refuse_unfit(name: str, tensor: Tensor, parameter: nn.Parameter) -> None:

@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from distrl.errors import ConfigError
 from distrl.offline.files import make_folder, write
 
@@ -37,8 +39,9 @@ class DemoProgress:
     def load(cls, path: Path) -> DemoProgress:
         """The numbers of earlier invocations, else zeros. Raises ConfigError on an unreadable file."""
         try:
-            return cls(**json.loads(path.read_text()))
+            found = cls(**msgspec.json.decode(path.read_bytes()))
+            return msgspec.convert(asdict(found), cls)
         except FileNotFoundError:
             return cls()
-        except (ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError) as error:  # msgspec's own errors are ValueErrors
             raise ConfigError(str(path), f"is not a demo's progress ({error})", f"remove it: rm {path}") from None

@@ -11,7 +11,7 @@ from typing import Any
 import factories
 import pytest
 from distrl.algorithms.protocol import Context
-from distrl.cli.lineage import fate
+from distrl.cli.lineage import fate, is_version
 from distrl.config import Config, load
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
@@ -290,3 +290,10 @@ def test_what_is_gone_before_any_update_could_draw_it_was_learned_from_by_none()
     assert behind is not None
     assert (names(behind.critics_alone), names(behind.gone)) == (["task-1", "task-2"], ["task-0"])
     assert behind.used == []
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_one"), [("0", True), (str(2**63 - 1), True), ("1" * 5_000, False), ("task-1", False), ("٣", False)]
+)
+def test_a_subject_is_a_version_where_one_can_have_that_number(subject: str, is_one: bool) -> None:
+    assert is_version(subject) == is_one

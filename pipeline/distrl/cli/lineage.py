@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 EDGE = 5
 """Rows shown at each end of a long table."""
+MOST_DIGITS = 19
+"""Of a version's number, which has 63 bits; a longer one is a task id."""
 SHOWN_RANGES = 4
 """Ranges of ids shown of many."""
 
@@ -58,7 +60,7 @@ def lineage(
     from distrl.offline.lineage.to_json import attempt_json, version_json
 
     settings = run_settings(config, sets, run)
-    if subject.isascii() and subject.isdigit() and not task:
+    if is_version(subject) and not task:
         found = behind_version(settings, int(subject), check_screens)
         if as_json:
             _json({"run": settings.run, "screens_checked": check_screens, **version_json(found)})
@@ -74,6 +76,10 @@ def lineage(
                 _show_attempt(each, everything)
     if not as_json:
         print_line(NAMED if check_screens else f"{NAMED} Screenshots are taken to be images (--check-screens looks).")
+
+
+def is_version(subject: str) -> bool:
+    return subject.isascii() and subject.isdigit() and len(subject) <= MOST_DIGITS
 
 
 def _show_version(run: str, found: VersionLineage, everything: bool) -> None:

@@ -131,10 +131,10 @@ class TopicOffsets(Protocol):
 def bound_of(text: str, now: datetime) -> Bound:
     """The bound that a person wrote. Raises ConfigError, which lists the forms."""
     stripped = text.strip()
-    if stripped.isascii() and stripped.isdigit():
-        return int(stripped)
     ago = _AGO.fullmatch(stripped)
     try:
+        if stripped.isascii() and stripped.isdigit():
+            return int(stripped)  # Python refuses thousands of digits
         if ago is not None:
             return now - timedelta(**{_UNITS[ago[2]]: float(ago[1])})
         return as_utc(datetime.fromisoformat(stripped))

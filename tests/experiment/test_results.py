@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from distrl.cli.main import app
 from distrl.errors import ConfigError
+from distrl.experiment.catalogue import EXPERIMENTS
 from distrl.experiment.figure import draw
-from distrl.experiment.page import html_page
+from distrl.experiment.page import arm_table, comparison_table, html_page
 from distrl.experiment.plan import FORMAT
-from distrl.experiment.report import to_dict
+from distrl.experiment.report import report_of, to_csv, to_dict
 from distrl.experiment.results import OUTDATED, results_page
 from typer.testing import CliRunner
 
-from .test_learned_report import planted
+from .test_learned_report import PACED, SEEDS, TASKS, cell, planted
 
 
 def folder(out: Path, name: str, cost: object = None) -> Path:
@@ -28,8 +30,6 @@ def folder(out: Path, name: str, cost: object = None) -> Path:
 
 
 def planted_arms(name: str) -> list[str]:
-    from distrl.experiment.catalogue import EXPERIMENTS
-
     return [arm.name for arm in EXPERIMENTS[name].arms("quick")]
 
 
@@ -149,3 +149,25 @@ def test_two_folders_of_one_experiment_are_two_sections_and_what_either_has_was_
     left_out = [line for line in page.splitlines() if "not run" in line]
     assert len(left_out) == 4
     assert all("AppAgent" in line for line in left_out)
+
+
+@pytest.mark.parametrize("paced", [0, 1])
+def test_an_arm_that_does_not_learn_beside_one_that_does_leaves_their_columns_open(tmp_path: Path, paced: int) -> None:
+    learning = EXPERIMENTS["learning-curves"]
+    arms = [replace(arm, learns=place != paced) for place, arm in enumerate(learning.arms("quick")[:2])]
+    mixed = replace(learning, arms=lambda preset: arms, compared="per_hour", against="each other")
+    cells = mixed.cells("quick", SEEDS)
+    plain = {"figures": PACED, "collected": [], "curve": [], "episodes": []}
+    report = report_of(
+        mixed, "quick", SEEDS, cells, [dict(cell([True] * TASKS)) if each.arm.learns else plain for each in cells]
+    )
+    for head, rows in (arm_table(report), comparison_table(report)):
+        assert rows
+        assert {len(row) for row in rows} == {len(head)}
+    assert html_page(report, draw(report))
+    first, *lines = [line.split(",") for line in to_csv(report).splitlines()]
+    assert {"per_hour", "success_last"} <= set(first)
+    assert {len(line) for line in lines} == {len(first)}
+    (tmp_path / "report.json").write_text(json.dumps(to_dict(report)))
+    line, *_ = [one for one in results_page([tmp_path]).splitlines() if one.startswith(f"| {arms[paced].name} | ")]
+    assert " | ".join(["–"] * 3) in line

@@ -83,7 +83,7 @@ def comparison_table(report: Report) -> tuple[list[str], list[list[str]]]:
     name, decimals = column_of(report.experiment.compared)
     head = ["arm", "against", f"{name}: ratio", "difference"]
     head += ["over tasks", "probability of improvement", "which is"] if report.learns else ["which is"]
-    return head, [_compared(each, decimals) for each in report.comparisons]
+    return head, [_compared(each, decimals, learns=report.learns) for each in report.comparisons]
 
 
 def _compared_section(report: Report) -> list[str]:
@@ -107,16 +107,18 @@ def _held_out_note(report: Report) -> str:
 def _row(report: Report, each: ArmResult, names: Iterable[str]) -> list[str]:
     compared = report.experiment.compared
     cells = [_shown(each.summary(name), column_of(name)[1], interval=name == compared) for name in names]
-    if (there := report.reached(each)) is not None:
-        cells.append(until_reached(there.at_s, there.low_s, there.high_s))
-    if (held_out := each.held_out) is not None:
+    there, held_out = report.reached(each), each.held_out
+    if there is not None and held_out is not None:
         flipped = held_out.flipped
+        cells.append(until_reached(there.at_s, there.low_s, there.high_s))
         cells += [_estimated(held_out.interquartile), "–" if flipped is None else f"{flipped:.3f}"]
+    elif report.learns:
+        cells += ["–"] * len(LEARNED)
     return [each.arm.name, *cells]
 
 
-def _compared(each: Comparison, decimals: int) -> list[str]:
-    learned = []
+def _compared(each: Comparison, decimals: int, *, learns: bool) -> list[str]:
+    learned = ["–", "–"] if learns else []
     if each.tasks is not None and each.improvement is not None:
         learned = [_apart(each.tasks, decimals), _estimated(each.improvement)]
     return [

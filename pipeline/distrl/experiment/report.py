@@ -39,7 +39,7 @@ class ArmResult:
 
     def values(self, figure: str) -> list[float]:
         """Of the seeds that have it."""
-        found = [each["figures"][figure] for each in self.results]
+        found = [each["figures"].get(figure) for each in self.results]
         return [value for value in found if value is not None]
 
     @property
@@ -183,11 +183,11 @@ def to_csv(report: Report) -> str:
     """A row for each arm and seed, a column for each figure; empty where there is none."""
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
-    names = report.arms[0].figures
+    names = list(dict.fromkeys(name for each in report.arms for name in each.figures))
     rows.writerow(["arm", "phones", "seed", *names])
     for each in report.arms:
         for seed, result in zip(report.seeds, each.results, strict=True):
-            values = (result["figures"][name] for name in names)
+            values = (result["figures"].get(name) for name in names)
             rows.writerow([each.arm.name, each.arm.phones, seed, *("" if v is None else repr(v) for v in values)])
     return out.getvalue()
 

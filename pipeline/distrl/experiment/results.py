@@ -116,7 +116,8 @@ def _not_run(name: str, said: Said, run: Set[str]) -> dict[str, str]:
 def _arms(report: Content, said: Said, not_run: Mapping[str, str]) -> str:
     experiment = EXPERIMENTS.get(_name(report))
     arms = report["arms"]
-    shown = list(arms[0]["figures"]) if experiment is None else list(experiment.shown)
+    there_are = dict.fromkeys(figure for arm in arms for figure in arm["figures"])
+    shown = list(there_are if experiment is None else experiment.shown)
     learns = any(arm["held_out"] is not None for arm in arms)
     head = ["arm", *(column_of(figure)[0] for figure in shown)]
     head += LEARNED if learns else []
@@ -124,8 +125,9 @@ def _arms(report: Content, said: Said, not_run: Mapping[str, str]) -> str:
     rows = []
     for arm in arms:
         row = [arm["name"], *(_figure(arm["figures"].get(figure), column_of(figure)[1]) for figure in shown)]
-        if learns:
-            held_out = arm["held_out"]
+        if (held_out := arm["held_out"]) is None:
+            row += ["–"] * len(LEARNED) if learns else []
+        else:
             flipped = held_out["flipped"]
             there = arm.get("reached")  # reports of before lack it
             row.append("–" if there is None else until_reached(there["at_s"], there["low_s"], there["high_s"]))

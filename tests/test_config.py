@@ -258,6 +258,16 @@ def test_an_address_with_a_query_is_printed_up_to_it() -> None:
     assert "'com.shop?' is no package: write" in str(refused(sets=["devices.allowed_packages=['com.shop?']"]))
 
 
+@pytest.mark.parametrize("value", ["[" * 5_000, "&a [*a]", "&a {b: *a}"])
+def test_what_is_nested_without_end_is_refused(tmp_path: Path, value: str) -> None:
+    for where in ("learner.seed", "devices.addresses", "kafka"):
+        assert refused(sets=[f"{where}={value}"]).where == where
+        assert refused(environ={f"DISTRL_{where.upper().replace('.', '__')}": value}).where.startswith(where)
+    file = tmp_path / "run.yaml"
+    file.write_text(f"kafka: {value}\n")
+    assert refused(file=file).where == str(file)
+
+
 @pytest.mark.parametrize("section", ["kafka", "policy.server", "algorithm"])
 def test_a_section_whose_lines_are_all_commented_out_has_its_defaults(tmp_path: Path, section: str) -> None:
     file, above = tmp_path / "run.yaml", section.split(".")[:-1]

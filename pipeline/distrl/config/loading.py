@@ -7,6 +7,7 @@ before anything starts, with its path and what is allowed.
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -152,7 +153,7 @@ class _Loader(yaml.SafeLoader):
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        tree = yaml.load(file.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - it is a SafeLoader
+        tree = _parsed(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(str(file), f"cannot be read ({error.strerror})", "name a readable YAML file") from None
     except UnicodeError:
@@ -163,12 +164,20 @@ def _read(file: Path) -> dict[str, Any]:
         raise ConfigError(str(file), f"is no YAML{_place(error)}", UNREADABLE) from None
     except RecursionError:
         raise ConfigError(str(file), "is nested too deeply", UNREADABLE) from None
-    except ValueError as error:  # of what looks like a date and is none
+    except ValueError as error:  # of what looks like a date and is none, or holds itself
         raise ConfigError(str(file), f"has an impossible value: {error}", UNREADABLE) from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):
         raise ConfigError(str(file), "holds no mapping of settings", "see `distrl config show` for the shape")
+    return tree
+
+
+def _parsed(text: str) -> Any:
+    """Raises YAMLError; RecursionError where it is nested too deeply; ValueError for an impossible value, and for one
+    that holds itself by an alias: whatever walks through it would not end."""
+    tree = yaml.load(text, _Loader)  # noqa: S506 - it is a SafeLoader
+    json.dumps(tree, skipkeys=True, default=str)
     return tree
 
 
@@ -206,8 +215,8 @@ def _value(path: Sequence[str], value: str, where: str) -> Any:
     if kinds == {SecretStr} or (kinds in ({str}, {Path}) and value not in ("", "null") and value[:1] not in "'\""):
         return value
     try:
-        return yaml.load(value, _Loader)  # noqa: S506 - it is a SafeLoader
+        return _parsed(value)
     except _TwiceError as error:
         raise ConfigError(where, f"has a name twice{_place(error)}", "keep one of the two") from None
-    except (yaml.YAMLError, ValueError):  # the latter of what looks like a date and is none
+    except (yaml.YAMLError, ValueError, RecursionError):  # as of what looks like a date and is none
         return value

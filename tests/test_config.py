@@ -268,6 +268,18 @@ def test_what_is_nested_without_end_is_refused(tmp_path: Path, value: str) -> No
     assert refused(file=file).where == str(file)
 
 
+@pytest.mark.parametrize("word", ["yes", "no", "on", "off", "true", "false"])
+@pytest.mark.parametrize("where", ["feeder.max_lag", "learner.seed", "judge.timeout_s", "feeder.outstanding"])
+def test_a_word_that_yaml_reads_as_true_or_false_is_no_number(tmp_path: Path, where: str, word: str) -> None:
+    section, _, name = where.partition(".")
+    file = tmp_path / "run.yaml"
+    file.write_text(f"{section}: {{{name}: {word}}}\n")
+    for error in (refused(sets=[f"{where}={word}"]), refused(file=file)):
+        assert error.where == where
+        assert error.what.startswith("Input should be a valid ")
+        assert "number" in error.hint
+
+
 @pytest.mark.parametrize("section", ["kafka", "policy.server", "algorithm"])
 def test_a_section_whose_lines_are_all_commented_out_has_its_defaults(tmp_path: Path, section: str) -> None:
     file, above = tmp_path / "run.yaml", section.split(".")[:-1]

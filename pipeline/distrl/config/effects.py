@@ -5,12 +5,12 @@ The fingerprint, ablations, the run's recorded settings and the docs use it, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 
 UNSET: Final = object()
 
@@ -59,6 +59,18 @@ class Section(BaseModel):
     """The default for the section's settings; None where the fold does not read them."""
     local: ClassVar[bool] = False
     """Whether every setting of the section is LOCAL."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, given: Any) -> Any:
+        """A number that is given as true or false becomes a word, which is refused. pydantic takes it for 1 or 0:
+        `max_lag: no`, as for no limit, would be the strictest one."""
+        if not isinstance(given, Mapping):
+            return given
+        wrong = {name: value for name, value in given.items() if isinstance(value, bool) and name in cls.model_fields}
+        kinds = {name: cls.model_fields[name].annotation for name in wrong}
+        numbers = {name for name, kind in kinds.items() if {*(get_args(kind) or (kind,))} & {int, float}}
+        return {**given, **{name: "yes" if wrong[name] else "no" for name in numbers}} if numbers else given
 
 
 def effect_of(section: Section, name: str) -> Effect | None:

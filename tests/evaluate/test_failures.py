@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from xml.parsers import expat
 
 import pytest
 from distrl.evaluate.failures import NOT_RECORDED, JudgedAttempt, Mode, by_condition, by_suite_and_version, mode_of
@@ -121,3 +122,11 @@ def test_the_figure_names_suites_as_plain_text() -> None:
     assert drawn.startswith("<svg")
     assert "&lt;$suite&gt; v0" in drawn
     assert failure_modes([]).startswith("<svg")
+
+
+def test_a_control_in_a_suites_name_does_not_break_the_figure() -> None:
+    odd = replace(attempt([0, 0, 0]), task=replace(task("u"), suite="a\x1b[2J\x00b"))
+    drawn = failure_modes(by_suite_and_version([JudgedAttempt(odd, 0, LogPosition("evaluations", 0, 0))], together=1))
+    parser = expat.ParserCreate()
+    parser.Parse(drawn.encode(), True)
+    assert "a\\x1b[2J\\x00b v0" in drawn

@@ -81,3 +81,8 @@ def test_rows_for_people_and_for_programs() -> None:
     parser.feed(policies.as_html(rows, {AGENT: HOSTILE}))
     assert set(tags) == {"table", "tr", "th", "td"}
     assert "No held-out" in policies.as_html({}, {})
+
+
+def test_the_name_of_an_agent_cannot_turn_the_line_of_the_table() -> None:
+    rows = policies.held_out(both(), None)
+    assert "<td>\\u202eGPT\\x1b</td>" in policies.as_html(rows, {AGENT: "\u202eGPT\x1b"})

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from distrl.evaluate.curves import CurvePoint, SuccessRate
 from distrl.evaluate.failures import Mode, Modes
+from distrl.text import printable
 
 INK, MUTED, GRID = "#2b3440", "#7b8794", "#e4e8ec"
 BEFORE, AFTER, LINE = "#c2cbd4", "#2f7f86", "#2f7f86"
@@ -148,8 +149,8 @@ def _share_axis(axes: Axes, label: str) -> None:
 
 
 def _plain(text: str) -> str:
-    """Text from a record as matplotlib's plain text: a '$' would start a formula."""
-    return text[:40].replace("$", r"\$")
+    """Text from a record as matplotlib's plain text: a '$' would start a formula, and a control breaks an SVG."""
+    return printable(text[:40]).replace("$", r"\$")
 
 
 def _svg(draw: Callable[[Axes], None], size: tuple[float, float]) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from distrl.broker.duplicates import first_evaluations
 from distrl.evaluate.curves import SuccessRate, score
+from distrl.evaluate.markup import visible
 from distrl.types import Evaluation, Split, Trajectory
 
 
@@ -82,7 +82,7 @@ def as_json(scores: Scores, agents: Mapping[str, str]) -> list[dict[str, Any]]:
 
 def as_html(scores: Scores, agents: Mapping[str, str]) -> str:
     rows = "".join(
-        f"<tr><td>{escape(name_of(policy_id, agents))}</td>{''.join(f'<td>{cell}</td>' for cell in each.as_text())}"
+        f"<tr><td>{visible(name_of(policy_id, agents))}</td>{''.join(f'<td>{cell}</td>' for cell in each.as_text())}"
         f"<td>{each.successes} of {each.episodes}</td><td>{each.others}</td></tr>"
         for policy_id, each in scores.items()
     )

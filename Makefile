@@ -40,14 +40,14 @@ $(READY): requirements.lock pyproject.toml
 
 demo: $(READY)
 	$(BIN)/distrl demo $(if $(SEED),--seed $(SEED) )--minutes $(MINUTES) $(if $(PHONES),--phones $(PHONES) )$(if $(WORKERS),--workers $(WORKERS) )$(if $(ALGORITHM),--algorithm $(ALGORITHM) )\
-	  $(if $(SUITE),--suite $(SUITE) )$(if $(BASE_MODEL),--set policy.base_model=$(BASE_MODEL) )--started $(STARTED)
+	  $(if $(SUITE),--suite $(SUITE) )$(if $(BASE_MODEL),--set 'policy.base_model=$(BASE_MODEL)' )--started $(STARTED)
 
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder
 
 # The pages of `distrl view` in the Chromium of this machine (CHROMIUM= names another); pictures go to out/browser.
 test-browser: $(READY)
-	$(if $(CHROMIUM),CHROMIUM=$(CHROMIUM)) $(BIN)/python -m pytest tests/view/browser -m browser --numprocesses 2
+	$(if $(CHROMIUM),CHROMIUM='$(CHROMIUM)') $(BIN)/python -m pytest tests/view/browser -m browser --numprocesses 2
 
 # On the cluster that KUBECONFIG names, whose nodes can pull K8S_IMAGE; else, as root, on a node of its own.
 test-k8s: $(READY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -40,10 +41,17 @@ def test_each_that_it_knows_is_taken() -> None:
     asked = (
         "--seed 1 --minutes 2 --phones 3 --workers 1 --algorithm filtered_bc --suite general --set policy.base_model=/m"
     )
-    assert asked in command
+    assert asked in " ".join(shlex.split(command))
     faults = make("faults", "STORM=300", "SEED=7")
     assert faults.returncode == 0, faults.stderr
     assert "STORM=300 SEED=7" in faults.stdout
+
+
+def test_a_path_with_a_space_is_one_word() -> None:
+    demo = make("demo", "BASE_MODEL=/my models/m")
+    assert "policy.base_model=/my models/m" in shlex.split(demo.stdout.replace("\\\n", ""))
+    browser = make("test-browser", "CHROMIUM=/Google Chrome/chrome")
+    assert "CHROMIUM=/Google Chrome/chrome" in shlex.split(browser.stdout)
 
 
 GIVEN = ("SEED", "MINUTES", "PHONES", "WORKERS", "ALGORITHM", "SUITE", "BASE_MODEL", "STORM")

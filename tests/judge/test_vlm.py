@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -148,3 +151,32 @@ def test_what_both_kinds_of_questions_cost_is_counted_together(store: ObjectStor
         one.valid(OF_ACTION)
         one.valid(OF_ACTION)
         assert (one.counted.requests, one.counted.tokens_in, one.counted.tokens_out) == (2, 20, 2)
+
+
+def test_an_equal_question_of_another_thread_is_not_asked_while_the_first_one_is(store: ObjectStore) -> None:
+    """As of a group of episodes that all ended on one screen."""
+    begun, may_answer = threading.Event(), threading.Event()
+
+    def slowly(to: BaseHTTPRequestHandler) -> None:
+        begun.set()
+        may_answer.wait(30)
+        validity(False)(to)
+
+    with serving(slowly) as server, ThreadPoolExecutor(4) as threads:
+        asked = judge(server.url, store)
+        first = threads.submit(asked.valid, OF_ACTION, 20.0)
+        assert begun.wait(30)
+        others = [threads.submit(asked.valid, OF_ACTION, 20.0) for _ in range(2)]
+        with pytest.raises(NoAnswerError, match="another thread"):
+            asked.valid(OF_ACTION, 0.05)
+        may_answer.set()
+        assert [each.result(30) for each in (first, *others)] == [Validity(False, "because")] * 3
+        assert len(server.requests) == 1
+
+
+def test_a_question_that_was_refused_is_asked_again(store: ObjectStore) -> None:
+    with serving(body(b"no such key", 401), verdict("success")) as server:
+        asked = judge(server.url, store)
+        with pytest.raises(ChatError):
+            asked.judge(QUESTION)
+        assert asked.judge(QUESTION).outcome is Outcome.SUCCESS

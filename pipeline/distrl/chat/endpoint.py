@@ -99,6 +99,11 @@ class Endpoint:
         with self._lock:
             return self._counted
 
+    @property
+    def timeout_s(self) -> float:
+        """Deadline of a question that is given none, and the longest of any, without pauses."""
+        return self._settings.timeout_s
+
     def request(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """`body` as it is sent, with the temperature of the settings."""
         return {**body, **temperature(self._settings.temperature)}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import math
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from distrl.chat.answer import Message
 from distrl.chat.endpoint import Counted, Endpoint, NoAnswerError
@@ -63,6 +65,9 @@ class VlmJudge:
         deadline."""
         self._endpoint, self._model, self._cache, self._folder = endpoint, model, cache, folder
         self._pauses_s = pauses_s
+        self._asking: dict[str, tuple[Future[Any], float]] = {}
+        """Key -> the verdict that is being asked for, not in the cache yet, and within how many seconds."""
+        self._lock = threading.Lock()
 
     @property
     def source(self) -> str:
@@ -99,7 +104,31 @@ class VlmJudge:
         return self._answered(VALIDITY, validity.request(question, self._model), within_s)
 
     def _answered(self, form: Form[V], body: Mapping[str, Any], within_s: float = math.inf) -> V:
-        key = f"{self._folder}/{name_of(self._endpoint.request(body))}.json"
+        """The verdict of a question; where another thread is asking it, for as long or longer, what comes of that."""
+        within_s = min(within_s, self._endpoint.timeout_s)
+        key, mine = f"{self._folder}/{name_of(self._endpoint.request(body))}.json", Future[V]()
+        with self._lock:
+            theirs, their_s = self._asking.setdefault(key, (mine, within_s))
+        if theirs is not mine and their_s < within_s:
+            return self._asked(form, key, body, within_s)
+        if theirs is not mine:
+            try:
+                return cast(V, theirs.result(within_s + self._pauses_s))
+            except TimeoutError:
+                raise NoAnswerError(f"not within {within_s:.3g} s, as another thread's same question") from None
+        try:
+            verdict = self._asked(form, key, body, within_s)
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        else:
+            mine.set_result(verdict)
+            return verdict
+        finally:
+            with self._lock:
+                del self._asking[key]
+
+    def _asked(self, form: Form[V], key: str, body: Mapping[str, Any], within_s: float) -> V:
         known = self._known(form, key)
         if known is not None:
             return known

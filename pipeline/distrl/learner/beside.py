@@ -14,7 +14,7 @@ from distrl.broker.connect import RefusedError
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import retained
 from distrl.config import Config
-from distrl.errors import BrokerError
+from distrl.errors import BrokerError, WireError
 from distrl.types import LogPosition, Record
 
 LOG = logging.getLogger("distrl.learner.beside")
@@ -48,7 +48,7 @@ class BesideLog:
             self._waiting.append(self._producer.publish(self._topic, key, made()))
         except RefusedError as error:
             self._end(error)
-        except BrokerError as error:
+        except (BrokerError, WireError) as error:  # the latter: it is larger than any record may be
             LOG.warning("a record of %s is left out: %s", self._topic, error)
 
     def settle(self, timeout_s: float) -> None:

@@ -69,8 +69,9 @@ def test_partitions_of_nobody_count_as_those_of_a_worker_with_as_many_phones_for
 
 
 def test_a_partition_that_is_not_there_is_skipped() -> None:
-    """A heartbeat may name one that the feeder does not know yet."""
+    """A heartbeat may name one that the feeder does not know yet, and, as it is untrusted, any other number."""
     assert owners_of(1, [Owner((7,), 4), Owner((0, 9), 1)]) == [Owner((0,), 1)]
+    assert owners_of(2, [Owner((-2, 0), 1)]) == [Owner((0,), 1), Owner((1,), 1)]
 
 
 @given(

@@ -29,7 +29,7 @@ def owners_of(partitions: int, known: Iterable[Owner]) -> list[Owner]:
     start or after a worker has died, are given to one assumed worker, with as many phones per partition as the others
     have. If no phone of any worker answers, all partitions are given to it.
     """
-    found = [Owner(tuple(at for at in each.partitions if at < partitions), each.phones) for each in known]
+    found = [Owner(tuple(at for at in each.partitions if 0 <= at < partitions), each.phones) for each in known]
     found = [each for each in found if each.partitions]
     if not any(each.phones for each in found):
         found = []

@@ -1,8 +1,8 @@
 """Publishes tasks as the only feeder of a run: a feeder that starts later fences this one.
 
-Each batch is a transaction. If its outcome is unknown (the broker became unavailable, or this process was killed), the
-tasks found in the log were fed, and the others are published again, unless a later feeder has claimed the role
-(docs/adr/0017).
+Each batch is a transaction, or several of MOST tasks. If an outcome is unknown (the broker became unavailable, or this
+process was killed), the tasks found in the log were fed, and the others are published again, unless a later feeder has
+claimed the role (docs/adr/0017).
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 ROLE = "feeder"
 AGAIN_S = 1.0
 """Pause before a batch is retried; the producer's own time-outs are seconds longer."""
+MOST = 10_000
+"""Most tasks of one transaction: the client queues no more than 100,000 records, and the broker aborts a transaction
+that takes longer than its time-out."""
 
 
 class TaskPublisher:
@@ -98,7 +101,8 @@ class TaskPublisher:
         """reopened: whether the client is new. If a new client cannot be used either, replacing it again is no help."""
         assert self._producer is not None
         try:
-            self._producer.write_all(records)
+            for begin in range(0, len(records), MOST):
+                self._producer.write_all(records[begin : begin + MOST])
         except BeyondUseError as error:
             if reopened:
                 raise

@@ -237,15 +237,19 @@ class LogReader:
             if batch or self._at_end != before:
                 deadline = time.monotonic() + longest_s
             elif time.monotonic() > deadline:
-                raise BrokerError(
-                    self.topic,
-                    f"the broker at {self._config.kafka.bootstrap} sent nothing for {longest_s:g} s; read up to "
-                    f"{self._next}, the end is {dict(self.ends)}",
-                    "check that the broker runs (`distrl doctor`); raise kafka.connect_timeout_s if it is slow",
-                )
+                raise self.silence(longest_s)
             if batch:
                 yield batch
                 deadline = time.monotonic() + longest_s  # the caller's work is not the brokers' silence
+
+    def silence(self, longest_s: float) -> BrokerError:
+        """The error where the brokers have sent nothing for `longest_s`, and the end is not reached."""
+        return BrokerError(
+            self.topic,
+            f"the broker at {self._config.kafka.bootstrap} sent nothing for {longest_s:g} s; read up to "
+            f"{self._next}, the end is {dict(self.ends)}",
+            "check that the broker runs (`distrl doctor`); raise kafka.connect_timeout_s if it is slow",
+        )
 
     def ask_ends(self) -> None:
         """Captures the end anew, for `to_end`."""

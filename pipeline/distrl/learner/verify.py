@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 
 from distrl.accelerator import device_of, kind_of
+from distrl.broker.connect import failover_s
 from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import History, in_force
 from distrl.broker.journal import history as read_history
@@ -158,9 +160,10 @@ def windows(
 
     pending_log: at `begin`, the watermarks before the first update; at each yield it holds what was read past the
     window. skipped: records left out by `distrl skip`. Raises BrokerError where the log no longer holds the records
-    that an update folded, and WireError where this version cannot decode one of them.
+    that an update folded, and where the brokers send nothing for `failover_s`; WireError where this version cannot
+    decode one of them.
     """
-    skipped_records = SkippedRecords(updates, skipped)
+    skipped_records, longest_s = SkippedRecords(updates, skipped), failover_s(config.kafka)
     with ExitStack() as stack:
         end = updates[-1].watermarks if updates else ()
         readers = [
@@ -168,11 +171,16 @@ def windows(
             for name in TOPICS
         ]
         for update in updates:
+            heard = time.monotonic()
             while not pending_log.reaches(update.watermarks):
-                if sum(_take(reader, pending_log, skipped_records) for reader in readers) == 0 and all(
-                    r.caught_up for r in readers
-                ):
+                came = sum(_take(reader, pending_log, skipped_records) for reader in readers)
+                behind = next((reader for reader in readers if not reader.caught_up), None)
+                if came:
+                    heard = time.monotonic()
+                elif behind is None:
                     break
+                elif time.monotonic() > heard + longest_s:
+                    raise behind.silence(longest_s)
             if (why := unsupported(pending_log, update, ended=True)) is not None:
                 raise not_the_log(config, why)
             refuse_unread(skipped_records, update)

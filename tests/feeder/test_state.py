@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from distrl.config import Config
@@ -75,6 +76,22 @@ def test_a_retry_that_an_earlier_feeder_has_fed_is_not_fed_twice() -> None:
     state.facts.see_trajectory(0, played(task, Outcome.INTERRUPTED))
     state.facts.see_version(version(0, 4))
     assert "t-0.r1" not in fed(state)
+
+
+@pytest.mark.parametrize("field", ["task_id", "instruction"])
+def test_an_interrupted_task_that_no_record_can_hold_is_not_fed_again(field: str) -> None:
+    """Records are untrusted, and one without a key may have an id that key and value of a task have no room for: the
+    broker's refusal would end the feeder at every start."""
+    state = new_state(Config())
+    state.facts.see_version(version(3, 9))
+    for offset, length in enumerate((1_100_000, 100)):
+        longer: dict[str, Any] = {field: f"{offset}" * length}
+        task = replace(task_at(offset), **longer)
+        state.facts.see_trajectory(offset, played(task, Outcome.INTERRUPTED))
+    assert [task.task_id for task in state.due(7) if task.task_id.endswith(".r1")] == (
+        ["1" * 100 + ".r1"] if field == "task_id" else ["t-1.r1"]
+    )
+    assert not state.facts.interrupted
 
 
 def test_a_second_record_of_a_task_changes_nothing() -> None:
@@ -189,10 +206,12 @@ def test_a_task_whose_record_was_deleted_is_known_by_its_trajectory_and_by_the_t
     assert fed(state) == [f"t-{n}" for n in range(39, 48)]
 
 
-def several(facts: TaskFacts | None = None, episodes: int = 3, outstanding: int = 12, **given: bool) -> FeederState:
+def several(
+    facts: TaskFacts | None = None, episodes: int = 3, outstanding: int = 12, curriculum: bool = False
+) -> FeederState:
     wide = replace(WIDE, outstanding=outstanding)
     families = ("family-0", "family-1", "family-2")
-    state = FeederState(families, task_at, wide, facts or TaskFacts(2), episodes_per_task=episodes, **given)
+    state = FeederState(families, task_at, wide, facts or TaskFacts(2), curriculum, episodes)
     state.facts.see_version(version(0, 4))
     return state
 

@@ -18,10 +18,11 @@ from tenacity import wait_fixed
 
 from distrl.broker import claims
 from distrl.broker.heartbeats import HeartbeatSender
-from distrl.broker.producer import RecordProducer
+from distrl.broker.producer import RecordProducer, RecordTooLargeError, refuse_too_large
 from distrl.broker.reader import CutError
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
+from distrl.errors import WireError
 from distrl.feeder.admission import Admission
 from distrl.feeder.due_update import DueUpdate
 from distrl.feeder.facts import TaskFacts
@@ -36,7 +37,9 @@ from distrl.tasks.lists import ListSuite, suite_of
 from distrl.telemetry.monitor import Monitor, Reporter
 from distrl.telemetry.stalls import STALLED_HINT, STALLED_S, stalled
 from distrl.telemetry.tracing import OFF, Tracer
+from distrl.text import printable
 from distrl.types import Split, Task
+from distrl.wire.codec import encode
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +48,9 @@ AGAIN_S = 1.0
 """Pause before all topics are read again, since a broker that has just lost records may still be recovering."""
 WAITING_LOG_S = 60.0
 """How often it is logged that the feeder waits for version 0."""
+SHOWN_CHARACTERS = 100
+GROWTH_BYTES = 64
+"""By how much a task may grow as it is fed: by the time and the version at which that is."""
 READ_BACK_S = 1.0
 """Longest wait, before a snapshot, until the last fed tasks are read back; this usually takes milliseconds."""
 
@@ -108,7 +114,18 @@ def new_state(config: Config, facts: TaskFacts | None = None) -> FeederState:
         config.feeder.curriculum,
         config.episodes_per_task,
         suite.round_length if isinstance(suite, ListSuite) else 0,
+        partial(_fits, config.kafka.max_record_bytes - GROWTH_BYTES),
     )
+
+
+def _fits(most: int, task: Task) -> bool:
+    """Whether the record of a task that is fed again has at most so many bytes. If not, it warns."""
+    try:
+        refuse_too_large("tasks", task.task_id.encode(), encode(task), most)
+    except (RecordTooLargeError, WireError) as error:
+        log.warning("%s is not fed again: %s", printable(task.task_id[:SHOWN_CHARACTERS]), error.what)
+        return False
+    return True
 
 
 class Feeder:

@@ -52,6 +52,8 @@ class FeederState:
     round_length: int = 0
     """Tasks in a round of a list: a round has each row once, and a list has one family. 0 for a suite without rounds.
     """
+    fits: Callable[[Task], bool] = lambda task: True
+    """Whether a record can hold a task. Asked of those that are fed again: a worker's record says what they are."""
 
     def __post_init__(self) -> None:
         """Drops cursors of another suite or seed, or of other families: other tasks are at their indices."""
@@ -94,8 +96,11 @@ class FeederState:
         return tasks
 
     def _next(self) -> Task:
-        if self.facts.interrupted:
-            return next(iter(self.facts.interrupted.values()))
+        while self.facts.interrupted:
+            again, task = next(iter(self.facts.interrupted.items()))
+            if self.fits(task):
+                return task
+            del self.facts.interrupted[again]
         begun = next((family for family in self.families if self._begun(family)), None)
         if begun is not None:
             return self._next_of(begun)

@@ -22,7 +22,7 @@ MAX_ANSWER = 64 * 1024
 """Bytes. No answer is larger; a console that goes on sending must not exhaust the worker's memory."""
 MAX_TOKEN = 256
 WORDS_SHOWN = 200
-_HINT = 'see docs/emulators.md, "When it says no"'
+_HINT = 'see docs/emulators.md, "Errors"'
 _AUTH_HINT = (
     "set devices.emulators.token_file to the file of the user who started the emulator "
     "(~/.emulator_console_auth_token, made when an emulator first starts)"

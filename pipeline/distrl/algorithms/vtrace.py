@@ -6,9 +6,9 @@ L   = −E[min(ρ̄, ρ) A log π] − β E[H(π)]
 
 Transitions are drawn uniformly from the buffer, and their targets are computed with the weights at the update's start.
 V and the advantages are handled as in A-RIDE: V is a probability, fitted by cross-entropy to v clipped to [0, 1], and
-advantages are shaped alike. Unlike in A-RIDE the buffer is short and without priorities, and repeated or invalid actions
-are not penalised. (IMPALA fits V by squared error, and learns from a trajectory once; for the latter, set
-algorithm.replay.capacity to the length of a window.)
+advantages are shaped alike. Unlike in A-RIDE, the buffer is short and without priorities, repeated or invalid actions
+are not penalised, and steps are smaller. (IMPALA fits V by squared error, and learns from a trajectory once; for the
+latter, set algorithm.replay.capacity to the length of a window.)
 """
 
 from __future__ import annotations

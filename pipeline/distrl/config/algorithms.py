@@ -131,6 +131,7 @@ class VtraceSettings(DescentSettings):
     entropy: float = Field(0.002, ge=0, description="weight of the policy's entropy")
     normalise_advantage: bool = True
     negative_advantage_weight: float = Field(0.3, ge=0, le=1)
+    lr: float = Field(3e-4, gt=0)  # at 1e-3 it unlearns the warm-up (docs/experiments.md)
     critic_lr: float = Field(1e-3, gt=0)
     critic_warmup_updates: int = Field(4, ge=0, description="first updates after warm-up that train the critic alone")
 

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Final
 
 from distrl.config import ArideSettings, PrioritisedReplaySettings
-from distrl.config.algorithms import RecentReplaySettings
 from distrl.experiment.catalogue.arms import A_RIDE, ASYNC, HOME, LEARNED, PHONES, SYNC, learners, until
 from distrl.experiment.plan import MODES, Arm, Experiment, Preset
 from distrl.offline.ablation.arms import SWEEPS
@@ -104,19 +103,15 @@ def _failure_modes(preset: Preset) -> list[Arm]:
 
 
 def _vtrace(preset: Preset) -> list[Arm]:
-    """V-trace with one thing of it changed, and A-RIDE with what V-trace has in that place."""
-    vtrace = ("algorithm.type=vtrace", ASYNC)
-    short, long = RecentReplaySettings().capacity, PrioritisedReplaySettings().capacity
-    no_penalties = ("repetition_penalty", "invalid_reward", "invalid_penalty")
+    """V-trace with what A-RIDE has in one place or two."""
+    vtrace, steps = ("algorithm.type=vtrace", ASYNC), f"algorithm.lr={ArideSettings().lr}"
     return learners(
         preset,
         {
             "as shipped": vtrace,
-            "nothing pushed down": (*vtrace, "algorithm.negative_advantage_weight=0"),
-            "smaller steps": (*vtrace, "algorithm.lr=3e-4"),
-            "longer buffer": (*vtrace, f"algorithm.replay.capacity={long}"),
-            "a-ride, short buffer": (ASYNC, f"algorithm.replay.capacity={short}"),
-            "a-ride, no penalties": (ASYNC, *(f"algorithm.{each}=0" for each in no_penalties)),
+            "longer steps": (*vtrace, steps),
+            "longer steps, nothing pushed down": (*vtrace, steps, "algorithm.negative_advantage_weight=0"),
+            "longer buffer": (*vtrace, f"algorithm.replay.capacity={PrioritisedReplaySettings().capacity}"),
         },
         suite="general",
     )
@@ -184,11 +179,10 @@ LEARNERS: Final = (
     ),
     Experiment(
         "v-trace",
-        "What V-trace lacks on long and hard tasks: with one thing changed, and A-RIDE with what V-trace has instead",
+        "V-trace with A-RIDE's learning rate and with A-RIDE's buffer, on long and hard tasks",
         _learning("general")
-        + " `nothing pushed down` learns from no action that was worse than expected; `longer buffer` has A-RIDE's, "
-        "and `a-ride, short buffer` V-trace's; `a-ride, no penalties` takes nothing off for repeated and invalid "
-        "actions, as V-trace does.",
+        + " `longer steps` has A-RIDE's learning rate, and `nothing pushed down` learns from no action that was worse "
+        "than expected. `longer buffer` has the capacity of A-RIDE's.",
         _vtrace,
         until(2400.0, 24_000.0),
         "success_last",

@@ -357,15 +357,17 @@ BEGUN_WITH = {
     "cloning": "d8547baff9e17b6bdfbd1048883856e057f6406b7337ad9f8bdbf75f5845e90b",
     "digirl": "5bb6fa09d5128fb4921c1abfc0f98c21e79224b11a0cbc8ea061d663129d3104",
     "filtered_bc": "39073672388a8f585fe87d5e99bd3a8086bafe157599ee83f1e8e33c6e8a9dcc",
-    "vtrace": "d68b1dc198d64339c6c64c8387381c04d7a2027279297574dfba519241c3d921",
+    "vtrace": "82a01036cc8fabc3355e534c81df4ff07b142ae33662f6b738720953268639a3",
+    "vtrace algorithm.lr=1e-3": "d68b1dc198d64339c6c64c8387381c04d7a2027279297574dfba519241c3d921",
 }
-"""Algorithm -> fingerprint of the default settings. Runs were begun with these: another one here ends them all. A
-setting that is added names its value in them (Effect.before), and a base model that is shipped anew begins new ones."""
+"""Algorithm, and what was another default when runs of it were begun -> fingerprint. Runs were begun with these, and
+another one here ends them all. A setting that is added names its value in them (Effect.before), a default that is
+changed is in their recorded settings, and a base model that is shipped anew begins new ones."""
 
 
 @pytest.mark.parametrize("algorithm", BEGUN_WITH)
 def test_runs_that_were_begun_go_on(algorithm: str) -> None:
-    here = load(sets=[f"algorithm.type={algorithm}"], environ={})
+    here = load(sets=f"algorithm.type={algorithm}".split(), environ={})
     assert learning_fingerprint(here) == BEGUN_WITH[algorithm]
 
 

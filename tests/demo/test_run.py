@@ -85,7 +85,7 @@ def test_ctrl_c_is_answered_with_how_to_go_on(tmp_path: Path, monkeypatch: pytes
     ended = CliRunner().invoke(app, given)
     assert ended.exit_code == 130
     assert "stopped cleanly" in ended.stderr
-    assert "the same command goes on" in ended.stderr
+    assert "the same command continues the run" in ended.stderr
     assert ended.stdout == ""
 
 

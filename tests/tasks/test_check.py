@@ -84,7 +84,7 @@ def test_the_screens_of_the_documentation_are_those_of_the_phone() -> None:
 def test_the_state_paths_of_the_documentation_are_those_of_the_phone() -> None:
     """Each app's row names its paths and nothing else, but for what stands in brackets."""
     text = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text()
-    table = text.split("| app | path: what the app remembers |\n")[1].split("\n\n")[0]
+    table = text.split("| app | paths: the values in the app's state |\n")[1].split("\n\n")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE))
     told = {app: sorted(re.findall(r"`([^`]*)`", re.sub(r"\([^()]*\)", "", row))) for app, row in rows.items()}
     assert told == {app: sorted(paths) for app, paths in remembered().items()}

@@ -6,7 +6,6 @@ A stack stays with the kind of store that it started with, since its log names o
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +25,7 @@ from distrl.stack import minio, s3proxy
 from distrl.stack.infra_files import declared
 from distrl.stack.part import Part, Site, UnavailableError
 from distrl.stack.ports import HOST, listens
+from distrl.stack.private_file import write_private
 from distrl.stack.serving import serve
 from distrl.store.directory import sync
 
@@ -90,22 +90,13 @@ def credentials(home: Path) -> tuple[str, str]:
     """Access and secret key of this stack: random, made once, in a file that only its owner can read."""
     file = home / "credentials.json"
     if not file.exists():
-        _make_credentials(file)
+        made = {"access_key": secrets.token_hex(10), "secret_key": secrets.token_hex(20)}
+        write_private(file, json.dumps(made))  # the caller holds the stack's lock
     try:
         kept = json.loads(file.read_text())
         return str(kept["access_key"]), str(kept["secret_key"])
     except (ValueError, KeyError, TypeError):
         raise StackError(str(file), "holds no credentials", "delete it; `distrl up` makes new ones") from None
-
-
-def _make_credentials(file: Path) -> None:
-    """Whole or not at all: half a file would be one that a person has to delete. The caller holds the stack's lock."""
-    fresh = file.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        json.dump({"access_key": secrets.token_hex(10), "secret_key": secrets.token_hex(20)}, out)
-    sync(fresh)
-    fresh.replace(file)
 
 
 def bucket_name() -> str:

@@ -5,7 +5,6 @@ Objects are files below `data`. It knows no lifecycle rules, so nothing of it ex
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from string import Template
 
@@ -15,6 +14,7 @@ from distrl.stack.infra_files import declared
 from distrl.stack.java import find_java
 from distrl.stack.part import Site, UnavailableError
 from distrl.stack.ports import HOST
+from distrl.stack.private_file import write_private
 from distrl.stack.processes import Child
 
 NAME = "s3"
@@ -37,7 +37,7 @@ def start(site: Site, data: Path, port: int, user: str, password: str) -> tuple[
     except StackError as error:
         raise UnavailableError(error.where, error.what, error.hint) from None
     home = data.parent
-    _write_settings(home / SETTINGS, properties(port, data, user, password))
+    write_private(home / SETTINGS, properties(port, data, user, password), encoding="latin-1")  # it has the password
     line = [str(java), f"-Xmx{HEAP_MB}m", "-XX:+ExitOnOutOfMemoryError", "-jar", str(jar), "--properties", SETTINGS]
     return processes.start(NAME, line, site.directory, {"LOG_LEVEL": "warn"}, cwd=home), READY_S
 
@@ -60,10 +60,3 @@ def _units(letter: str) -> list[str]:
     """The UTF-16 code units of a letter, escaped."""
     raw = letter.encode("utf-16-be")
     return [f"\\u{raw[i]:02x}{raw[i + 1]:02x}" for i in range(0, len(raw), 2)]
-
-
-def _write_settings(file: Path, text: str) -> None:
-    """They hold the password, so only their owner can read them."""
-    file.unlink(missing_ok=True)
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="latin-1") as out:
-        out.write(text)

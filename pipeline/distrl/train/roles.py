@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from distrl.config import ENV_PREFIX, Config
 from distrl.errors import DistrlError, StackError
 from distrl.stack.exported_settings import portable
 from distrl.stack.locks import held
+from distrl.stack.private_file import write_private
 from distrl.stack.processes import Child, find_all, interruptions_deferred, kill_all, start, stop_all
 from distrl.train.folder import LOCK, trained_on
 from distrl.train.restarts import TRIES, Restarts
@@ -170,15 +170,8 @@ def write_settings(config: Config, path: Path) -> None:
 
     The endpoints of a local stack are left out: child processes find the stack themselves, and so do commands that use
     the file after the next `distrl up`.
-
-    They are written to a new file that is then renamed: secrets are never in an old file with wider permissions.
     """
-    tree = portable(config)
-    fresh = path.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        yaml.safe_dump(tree, file, sort_keys=False)
-    os.replace(fresh, path)
+    write_private(path, yaml.safe_dump(portable(config), sort_keys=False))
 
 
 @contextmanager

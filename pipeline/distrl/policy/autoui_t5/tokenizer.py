@@ -22,6 +22,7 @@ from distrl.policy.actions import to_text
 from distrl.policy.autoui.tokenizer import END, PAD
 from distrl.policy.dialects.registry import DIALECTS
 from distrl.policy.files import HINT
+from distrl.policy.special_tokens import special_tokens, without
 from distrl.types import Action, ActionKind, ScreenSize, Step
 
 PROMPT_LENGTH: Final = 512
@@ -49,9 +50,7 @@ class T5Tokenizer:
         """Most ids of an action, its end included."""
         self._history = settings.history
         self._dialect = DIALECTS["autoui"]
-        added = self._tokenizer.added_tokens_decoder.values()
-        specials = {str(each) for each in added if each.special} - {""}  # `_plain` would find "" without end
-        self._specials = sorted(specials, key=lambda each: (-len(each), each))
+        self._specials = special_tokens(self._tokenizer)
 
     def encode_prompt(
         self, instruction: str, earlier: Sequence[Action], screen: ScreenSize | None = None
@@ -102,9 +101,7 @@ class T5Tokenizer:
 
     def _plain(self, text: str) -> str:
         """`text` in one line, without the special tokens that it spells: an instruction must not end the prompt."""
-        while found := next((each for each in self._specials if each in text), None):
-            text = text.replace(found, "")  # what is left may spell another one
-        return " ".join(text.split())
+        return " ".join(without(text, self._specials).split())
 
     def _ids(self, text: str) -> tuple[int, ...]:
         return tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -24,6 +24,7 @@ from transformers import AutoConfig, AutoImageProcessor, AutoProcessor
 
 from distrl.errors import PolicyError
 from distrl.policy.files import HINT
+from distrl.policy.special_tokens import special_tokens, without
 from distrl.text import first_line
 from distrl.types import ScreenSize
 
@@ -115,7 +116,8 @@ class Processor:
         """The token whose embeddings are replaced by the image's. Gemma's processor gives that name to another one."""
         self.vocabulary: int = config.get_text_config().vocab_size
         """How many ids the model has: more than there are tokens, for round numbers."""
-        self._specials = self._special_tokens()
+        named = (getattr(self._processor, name, None) for name in PICTURES)
+        self._specials = special_tokens(self._tokenizer, (str(each) for each in named if isinstance(each, str)))
         faults = {form: self._fault(form) for form in SystemForm}
         usable = [form for form, fault in faults.items() if not fault]
         if not usable:
@@ -231,9 +233,7 @@ class Processor:
 
     def plain(self, text: str) -> str:
         """`text` without the special tokens that it spells: an instruction must not end its own turn."""
-        while found := next((each for each in self._specials if each in text), None):
-            text = text.replace(found, "")  # what is left may spell another one
-        return text
+        return without(text, self._specials)
 
     def ids(self, text: str) -> tuple[int, ...]:
         return tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -273,13 +273,6 @@ class Processor:
         ids = self._shown(self._marker, _blank(PROBE))["input_ids"][0].tolist()
         first, last = self._ends(ids)
         return self.text(ids[:first]), self.text(ids[last + 1 :])
-
-    def _special_tokens(self) -> tuple[str, ...]:
-        """Longest first. Of added tokens, `<tool_call>` and lines of spaces for instance are none: they are text."""
-        named = (getattr(self._processor, name, None) for name in PICTURES)
-        added = {str(each) for each in self._tokenizer.added_tokens_decoder.values() if each.special}
-        found = added | {str(each) for each in named if isinstance(each, str)}
-        return tuple(sorted(found - {""}, key=lambda each: (-len(each), each)))  # `plain` would find "" without end
 
     @cached_property
     def _special_ids(self) -> frozenset[int]:

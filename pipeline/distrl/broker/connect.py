@@ -237,6 +237,15 @@ def valid_offset(offset: int) -> int:
     return offset
 
 
+def no_answer(where: str, longest_s: float) -> BrokerError:
+    """The error of a command whose request had no answer for `longest_s`. where: a topic."""
+    return BrokerError(
+        where,
+        f"the broker did not answer within {longest_s:g} s",
+        "see what `distrl doctor` says of the brokers, then run the same command again",
+    )
+
+
 def explain(error: KafkaError, where: str, doing: str, kafka: KafkaSettings) -> BrokerError:
     """`error` as a BrokerError for people. where: a topic or a setting. doing: an infinitive.
 

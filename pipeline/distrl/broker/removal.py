@@ -8,12 +8,11 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from distrl.broker.connect import RETRY_PAUSE_S, admin, explain, failover_s, with_retry
+from distrl.broker.connect import RETRY_PAUSE_S, admin, explain, failover_s, no_answer, with_retry
 from distrl.broker.group import workers_group
 from distrl.broker.runs import run_names
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
-from distrl.errors import BrokerError
 
 GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.GROUP_ID_NOT_FOUND)
 LAST = "trajectories"
@@ -58,11 +57,7 @@ def delete_before(config: Config, topic: str, partition: int, offset: int) -> No
     except KafkaException as error:
         raise explain(error.args[0], name, "delete its first records", config.kafka) from None
     except TimeoutError:
-        raise BrokerError(
-            name,
-            f"the broker did not answer within {longest_s:g} s",
-            "see what `distrl doctor` says of the brokers, then run the same command again",
-        ) from None
+        raise no_answer(name, longest_s) from None
 
 
 def _unless_gone(config: Config, what: str, doing: str, ask: Callable[[], None]) -> None:

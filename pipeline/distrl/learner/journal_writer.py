@@ -37,6 +37,10 @@ class UnwrittenError(BrokerError):
     """The broker did not take a record, did not acknowledge it, or did not answer before one was written: a retry may
     succeed."""
 
+    @classmethod
+    def of(cls, error: BrokerError) -> UnwrittenError:
+        return cls(error.where, error.what, error.hint)
+
 
 @contextmanager
 def as_unwritten() -> Iterator[None]:
@@ -46,7 +50,7 @@ def as_unwritten() -> Iterator[None]:
     except ReplacedError:
         raise
     except BrokerError as error:
-        raise UnwrittenError(error.where, error.what, error.hint) from error
+        raise UnwrittenError.of(error) from error
 
 
 class OtherLinesError(BrokerError):
@@ -138,8 +142,7 @@ class JournalWriter:
             if isinstance(error, RefusedError) and (reopened or not isinstance(error, BeyondUseError)):
                 raise
             self._in_doubt = True
-            with as_unwritten():
-                raise
+            raise UnwrittenError.of(error) from error
 
     def _unless_replaced(self, act: Callable[[], T]) -> T:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from distrl.broker.connect import failover_s
+from distrl.broker.connect import failover_s, no_answer
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, RawRecord
 from distrl.broker.removal import delete_before
@@ -65,9 +65,5 @@ def repair(config: Config, found: Damage) -> None:
                 if place is None or place.offset != found.end + at:
                     raise changed
     except TimeoutError:
-        raise BrokerError(
-            name,
-            f"the broker did not answer within {longest_s:g} s",
-            "see what `distrl doctor` says of the brokers, then run the same command again",
-        ) from None
+        raise no_answer(name, longest_s) from None
     delete_before(config, TOPIC, PARTITION, found.end)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ import factories
 import pytest
 import yaml
 from chat.server import serving, validity
+from commands import run_distrl
 from distrl import config as settings
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin
@@ -63,20 +63,11 @@ def config(broker: str) -> Config:
 
 def distrl(folder: Path, *arguments: str, config: Config | None = None) -> subprocess.CompletedProcess[str]:
     """`distrl ARGUMENTS` in `folder`, with the settings of `config`."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")}
     given: list[str] = []
     if config is not None:
         write_settings(config, folder / "run.yaml")
         given = ["--config", "run.yaml"]
-    return subprocess.run(
-        [sys.executable, "-m", "distrl.cli.main", *arguments, *given],
-        cwd=folder,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    return run_distrl(folder, *arguments, *given, limit_s=LIMIT_S)
 
 
 def test_topics_are_missing_then_made_then_as_declared_and_then_reported_to_differ(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import factories
 import pytest
+from commands import run_distrl
 from confluent_kafka import Consumer, Producer
 from distrl.broker import topic_admin
 from distrl.broker.connect import settings as client_settings
@@ -77,16 +76,7 @@ def publish_version(config: Config, adapter: ObjectRef) -> None:
 
 def distrl(folder: Path, config: Config, *arguments: str, answer: str = "") -> subprocess.CompletedProcess[str]:
     given = {"DISTRL_KAFKA__BOOTSTRAP": config.kafka.bootstrap, "DISTRL_STORE__URL": config.store.url, "COLUMNS": "80"}
-    return subprocess.run(
-        [sys.executable, "-m", "distrl.cli.main", "runs", *arguments],
-        cwd=folder,
-        env={name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")} | given,
-        capture_output=True,
-        text=True,
-        input=answer,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    return run_distrl(folder, "runs", *arguments, limit_s=LIMIT_S, variables=given, answer=answer)
 
 
 def test_an_overview_counts_what_there_is(config: Config) -> None:

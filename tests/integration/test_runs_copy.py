@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -18,6 +16,7 @@ from pathlib import Path
 import factories
 import pytest
 import yaml
+from commands import run_distrl
 from confluent_kafka import Consumer, TopicPartition
 from distrl import config as settings
 from distrl.broker import topic_admin
@@ -147,16 +146,8 @@ def copied(
     write_settings(run, folder / "run.yaml")
     there = {"kafka": {"bootstrap": other.kafka.bootstrap}, "store": {"url": other.store.url}, **sections}
     (folder / "other.yaml").write_text(yaml.safe_dump(there))
-    line = [sys.executable, "-m", "distrl.cli.main", "runs", "copy", run.run, "--to", "other.yaml", *arguments]
-    return subprocess.run(
-        [*line, "--config", "run.yaml"],
-        cwd=folder,
-        env={name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    line = ("runs", "copy", run.run, "--to", "other.yaml", *arguments, "--config", "run.yaml")
+    return run_distrl(folder, *line, limit_s=LIMIT_S)
 
 
 def held(config: Config, topic: str) -> dict[tuple[int, int], tuple[bytes | None, Headers]]:
@@ -395,15 +386,7 @@ def distrl(config: Config, folder: Path, *arguments: str) -> subprocess.Complete
         "DISTRL_KAFKA__BOOTSTRAP": config.kafka.bootstrap,
         "DISTRL_STORE__URL": config.store.url,
     }
-    return subprocess.run(
-        [sys.executable, "-m", "distrl.cli.main", *arguments],
-        cwd=folder,
-        env={name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")} | given,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    return run_distrl(folder, *arguments, limit_s=LIMIT_S, variables=given)
 
 
 def test_what_is_there_of_an_interrupted_copy_is_removed_by_the_command_that_a_second_copy_names(
@@ -423,15 +406,8 @@ def test_what_is_there_of_an_interrupted_copy_is_removed_by_the_command_that_a_s
     assert "copy that was interrupted" in refused.stderr
     command = shlex.split(refused.stderr.split("`")[1])
     before = {topic: held(run, topic) for topic in (*EXACT, "updates")}
-    removed = subprocess.run(
-        [sys.executable, "-m", "distrl.cli.main", *command[1:], "--yes"],
-        cwd=tmp_path,
-        env={**os.environ, "DISTRL_KAFKA__BOOTSTRAP": run.kafka.bootstrap, "DISTRL_STORE__URL": run.store.url},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    of_the_original = {"DISTRL_KAFKA__BOOTSTRAP": run.kafka.bootstrap, "DISTRL_STORE__URL": run.store.url}
+    removed = run_distrl(tmp_path, *command[1:], "--yes", limit_s=LIMIT_S, variables=of_the_original)
     assert (command[0], removed.returncode) == ("distrl", 0), removed.stderr
     assert (run_names(other), list(open_store(other.store).list("runs/"))) == ([], [])
     assert {topic: held(run, topic) for topic in before} == before

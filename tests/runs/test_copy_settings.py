@@ -82,7 +82,7 @@ def test_a_broker_that_has_the_run_is_refused_without_a_command_where_a_store_do
     store, other = ((Unreachable if name == away else DirectoryStore)(tmp_path / name) for name in ("here", "there"))
     with pytest.raises(BrokerError, match=re.escape("is at the broker there:1 already")) as refused:
         copy.copy(here, store, there, other, lambda topic, count: None, to_file=Path("other.yaml"))
-    assert "whether both use one store cannot be told (store.url: no answer)" in refused.value.what
+    assert "whether both use one store is not known (store.url: no answer)" in refused.value.what
     assert "runs rm" not in refused.value.hint
     assert "run this command again" in refused.value.hint
 

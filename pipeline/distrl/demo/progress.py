@@ -39,7 +39,7 @@ class DemoProgress:
     def load(cls, path: Path) -> DemoProgress:
         """The numbers of earlier invocations, else zeros. Raises ConfigError on an unreadable file."""
         try:
-            found = cls(**msgspec.json.decode(path.read_bytes()))
+            found = cls(**msgspec.json.decode(path.read_bytes()))  # refuses unknown names, which convert does not
             return msgspec.convert(asdict(found), cls)
         except FileNotFoundError:
             return cls()

@@ -137,7 +137,7 @@ def _already_there(source: Config, to: Config, to_file: Path | None, is_same_sto
     except StoreError as error:  # then no command can be named: it might delete what the original has
         return BrokerError(
             where,
-            f"{there}; whether both use one store cannot be told ({error.where}: {error.what})",
+            f"{there}; whether both use one store is not known ({error.where}: {error.what})",
             f"name another broker, or correct the settings of the stores {source.store.url} and {to.store.url} and run "
             "this command again: it says then how to remove what is there",
         )

@@ -43,7 +43,7 @@ def clock_findings(ahead_s: float) -> list[FleetFinding]:
         return []
     where = "ahead of" if ahead_s > 0 else "behind"
     detail = f"this machine's is at least {abs(ahead_s):.0f} s {where} the broker's"
-    hint = "set both by NTP: without new records it cannot be told which processes are silent"
+    hint = "set both by NTP: without new records it is not known which processes are silent"
     return [FleetFinding("clock", False, detail, hint)]
 
 

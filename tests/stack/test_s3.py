@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 import threading
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from distrl.config import Config
 from distrl.errors import StackError
-from distrl.stack import minio, s3, s3proxy
+from distrl.stack import minio, private_file, s3, s3proxy
 from distrl.stack.minio import Kind, Way
 from distrl.stack.part import Part, Site
 
@@ -48,7 +47,7 @@ def test_credentials_that_could_not_be_written_are_made_again(tmp_path: Path, mo
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr(json, "dump", full)
+        patched.setattr(private_file, "sync", full)
         with pytest.raises(OSError, match="No space left"):
             s3.credentials(tmp_path)
     made = s3.credentials(tmp_path)
@@ -131,7 +130,7 @@ def test_a_stack_that_began_with_an_endpoint_never_falls_back(site: Site, kind: 
 
 def test_what_s3proxy_is_started_with_is_read_by_its_owner_alone(tmp_path: Path) -> None:
     file = tmp_path / s3proxy.SETTINGS
-    s3proxy._write_settings(file, s3proxy.properties(29999, tmp_path, "me", "s3cret"))
+    s3proxy.write_settings(file, 29999, tmp_path, "me", "s3cret")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     settings = dict(line.split("=", 1) for line in file.read_text().splitlines() if not line.startswith("#"))
     assert settings["s3proxy.endpoint"] == "http://127.0.0.1:29999"

@@ -37,9 +37,14 @@ def start(site: Site, data: Path, port: int, user: str, password: str) -> tuple[
     except StackError as error:
         raise UnavailableError(error.where, error.what, error.hint) from None
     home = data.parent
-    write_private(home / SETTINGS, properties(port, data, user, password), encoding="latin-1")  # it has the password
+    write_settings(home / SETTINGS, port, data, user, password)
     line = [str(java), f"-Xmx{HEAP_MB}m", "-XX:+ExitOnOutOfMemoryError", "-jar", str(jar), "--properties", SETTINGS]
     return processes.start(NAME, line, site.directory, {"LOG_LEVEL": "warn"}, cwd=home), READY_S
+
+
+def write_settings(file: Path, port: int, data: Path, user: str, password: str) -> None:
+    """Only their owner can read them, as they hold the password."""
+    write_private(file, properties(port, data, user, password), encoding="latin-1")
 
 
 def properties(port: int, data: Path, user: str, password: str) -> str:

@@ -36,6 +36,8 @@ from simphone import words
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 DEADLINE_S = 600.0
+ROLES = 5
+"""That are started: learner, demonstrator, worker, evaluator and feeder."""
 PHONES = 4
 WARMUP = 2
 """Updates of behaviour cloning; the last of them publishes version 0, and each later one another."""
@@ -62,7 +64,6 @@ def run_config(
     broker: str,
     s3: settings.StoreSettings,
     adb_server: settings.AdbSettings,
-    free_ports: Callable[[int], list[int]],
     free_row: Callable[[int], int],
     base_model: Path,
     collector: Collector,
@@ -83,7 +84,7 @@ def run_config(
         "learner": {"trajectories_per_update": 4, "checkpoint_every": 3, "features_kept": str(tmp_path / "features")},
         "feeder": {"outstanding": 12, "max_lag": 3},
         "evaluate": {"validation_episodes": 1, "every_s": 1.0},
-        "monitoring": {"port": free_ports(1)[0]},
+        "monitoring": {"port": free_row(ROLES)},  # each role has the one after the last's
         "tracing": {"endpoint": collector.url},
     }
     addresses = tuple(f"127.0.0.1:{first + i}" for i in range(PHONES))

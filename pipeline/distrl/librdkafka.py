@@ -25,6 +25,7 @@ _FOR_EVER = "a finished trajectory is never given up, however long a broker is a
 _TRANSACTION = "the broker fences an older learner by it"
 _COMMITTED = "a task is committed once its trajectory is acknowledged, and not before"
 _MEMBERS = "workers share their tasks by it"
+_REPLACED = "a client that knows no broker any more is noticed by its statistics, and replaced"
 _VISIBLE = "which records a reader may see decides what is learned"
 
 REFUSED: Mapping[str, str] = {
@@ -61,6 +62,7 @@ REFUSED: Mapping[str, str] = {
     "isolation.level": _VISIBLE,
     "enable.partition.eof": _VISIBLE,
     "topic.metadata.propagation.max.ms": _VISIBLE,
+    "statistics.interval.ms": _REPLACED,
     "logger": "it is code, which settings cannot hold",
     "default.topic.config": "its settings are given one by one",
 }

@@ -118,6 +118,22 @@ def test_records_wait_on_where_the_broker_has_forgotten_the_client(
             future.result(0)
 
 
+def test_records_wait_on_where_the_client_has_forgotten_every_broker(
+    away: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    with RecordProducer(away, "a-test") as producer:
+        waiting = [producer.publish("heartbeats", "worker-0", BEAT) for _ in range(3)]
+        forgetful, brokers = producer._producer, producer._brokers[0]
+        for _ in range(3):
+            brokers._look('{"brokers": {}}')
+        until(
+            lambda: producer._producer is not forgetful and len(producer._producer) >= 3, "another client to have all"
+        )
+        assert (producer.waiting, [future.done() for future in waiting]) == (3, [False] * 3)
+        assert "has forgotten every broker and is replaced; sending 3 unacknowledged records again" in caplog.text
+        assert producer.close(0.05) == 3
+
+
 def test_a_thread_that_ends_unexpectedly_fails_what_waits_and_what_comes(
     away: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +189,7 @@ def test_a_client_that_is_made_anew_may_have_lost_its_lonely_one(monkeypatch: py
     """Whoever serves both at that moment goes on."""
     producer = object.__new__(RecordProducer)
     producer._producer = producer._unbatched = SimpleNamespace(poll=None)  # type: ignore[assignment]
-    producer._closing = threading.Event()
+    producer._brokers, producer._closing = [], threading.Event()
 
     def made_anew(*_: object) -> None:
         producer._unbatched = None

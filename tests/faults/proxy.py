@@ -16,7 +16,7 @@ from distrl.config import Config
 from distrl.stack import ports
 
 HOST = "127.0.0.1"
-PRODUCE, END_TRANSACTION = 0, 26
+PRODUCE, METADATA, END_TRANSACTION = 0, 3, 26
 DUPLICATE_SEQUENCE_NUMBER = 46
 
 
@@ -32,6 +32,8 @@ class Proxy:
         self._then_cut = False
         self.swallowed = threading.Event()
         self._forgetful: bytes | None = None
+        self._alone = False
+        self.brokers_left_out = threading.Event()
         self.port = ports.draw("a test")  # no ephemeral one: while it is cut, another process could be given it
         self._listener = socket.create_server((HOST, self.port))
         self._real = HOST.encode() + struct.pack(">i", target)
@@ -46,6 +48,12 @@ class Proxy:
         """From now on, what is written to the first partition of this topic's full name is acknowledged as by a broker
         that holds the record already, from an earlier try, and no longer knows at which offset."""
         self._forgetful = topic
+
+    def leave_out_brokers(self, leave_out: bool = True) -> None:
+        """From now on, no broker is named where the cluster is asked for: so does one that has just started and does
+        not know itself yet."""
+        self._alone = leave_out
+        self.brokers_left_out.clear()
 
     def cut(self) -> None:
         """Break every connection and refuse new ones, as a broker does that is gone."""
@@ -81,6 +89,7 @@ class Proxy:
         server.settimeout(None)
         lost: set[int] = set()
         forgotten: set[int] = set()
+        asking: set[int] = set()
         with self._lock:
             if is_open := self._open:
                 self._sockets |= {client, server}
@@ -89,10 +98,18 @@ class Proxy:
             server.close()
             return
         for source, sink, answers in ((client, server, False), (server, client, True)):
-            threading.Thread(target=self._pump, args=(source, sink, answers, lost, forgotten), daemon=True).start()
+            threading.Thread(
+                target=self._pump, args=(source, sink, answers, lost, forgotten, asking), daemon=True
+            ).start()
 
     def _pump(
-        self, source: socket.socket, sink: socket.socket, answers: bool, lost: set[int], forgotten: set[int]
+        self,
+        source: socket.socket,
+        sink: socket.socket,
+        answers: bool,
+        lost: set[int],
+        forgotten: set[int],
+        asking: set[int],
     ) -> None:
         with contextlib.suppress(OSError):
             while (frame := _read_frame(source)) is not None:
@@ -105,21 +122,26 @@ class Proxy:
                     frame = frame.replace(self._real, self._ours)
                     if int.from_bytes(frame[:4], "big") in forgotten:
                         frame = _without_place(frame, self._forgetful or b"")
+                    if self._alone and int.from_bytes(frame[:4], "big") in asking:
+                        frame = _without_brokers(frame)
+                        self.brokers_left_out.set()
                 else:
-                    self._note(frame, lost, forgotten)
+                    self._note(frame, lost, forgotten, asking)
                 sink.sendall(struct.pack(">i", len(frame)) + frame)
         for each in (source, sink):
             _break(each)
         with self._lock:
             self._sockets -= {source, sink}
 
-    def _note(self, request: bytes, lost: set[int], forgotten: set[int]) -> None:
+    def _note(self, request: bytes, lost: set[int], forgotten: set[int], asking: set[int]) -> None:
         key, _, correlation = struct.unpack(">hhi", request[:8])
         if self._swallow is not None and self._swallow[0] == key and self._swallow[1] in request:
             self._swallow = None
             lost.add(correlation)
         if key == PRODUCE and self._forgetful is not None and self._forgetful in request:
             forgotten.add(correlation)
+        if key == METADATA:
+            asking.add(correlation)
 
 
 def _without_place(answer: bytes, topic: bytes) -> bytes:
@@ -127,6 +149,19 @@ def _without_place(answer: bytes, topic: bytes) -> bytes:
     (int32), the error (int16) and the base offset (int64)."""
     at = answer.index(topic) + len(topic) + 1 + 4
     return answer[:at] + struct.pack(">hq", DUPLICATE_SEQUENCE_NUMBER, -1) + answer[at + 10 :]
+
+
+def _without_brokers(answer: bytes) -> bytes:
+    """A metadata answer (version 9 to 13) whose array of brokers is empty. Before it: the correlation id, no tagged
+    fields (one byte), the throttle time (int32). A broker: its id (int32), its host, its port (int32), its rack (null:
+    one byte) and no tagged fields. Lengths are one byte here, and one more than what they count."""
+    begin = at = 4 + 1 + 4
+    count = answer[at] - 1
+    at += 1
+    for _ in range(count):
+        at += 4
+        at += answer[at] + 4 + 1 + 1
+    return answer[:begin] + b"\x01" + answer[at:]
 
 
 def _read_frame(source: socket.socket) -> bytes | None:

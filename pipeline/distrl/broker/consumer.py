@@ -9,7 +9,6 @@ gives up after CLOSE_S, and uncommitted tasks are repeated by the partition's ne
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -18,9 +17,11 @@ from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from distrl.broker.client_settings import Settings
 from distrl.broker.connect import PERMANENT, explain, reported, settings
 from distrl.broker.dead_letters import DeadLetters
 from distrl.broker.inflight import InFlight
+from distrl.broker.known_brokers import KnownBrokers
 from distrl.broker.producer import Headers
 from distrl.broker.reader import RawRecord, decoded
 from distrl.broker.task_buffer import TaskBuffer
@@ -53,7 +54,7 @@ outstanding for each phone, so those that wait are all read, and the oldest is b
 paused, which costs: after a resume librdkafka sleeps for up to a second before it fetches again."""
 
 LOOK_S = 1.0
-"""Interval of librdkafka's statistics, which have the state of each broker's connection."""
+"""Interval of librdkafka's statistics, by which `brokers_away` is known."""
 
 CLOSE_S = 10.0
 """Longest `close`: half of it for the last commit, the rest for leaving the group. A member that could not leave is
@@ -96,7 +97,6 @@ class TaskConsumer:
         self._lock = threading.Lock()  # guards _flight, the only state that other threads use
         self._flight = InFlight()
         self._permanent_error: KafkaError | None = None
-        self._brokers_away = False
         self._committing = 0  # requests that the broker has not answered
         self._paused = False  # as the caller asked
         self._stopped: bool | None = False  # whether the partitions are paused; None: new ones may differ
@@ -104,7 +104,7 @@ class TaskConsumer:
         self._phones = 0
         self._joined = False
         self._buffered = TaskBuffer()
-        own = {
+        own: Settings = {
             "group.id": f"distrl.{config.run}.{config.worker.group}",
             "partition.assignment.strategy": "cooperative-sticky",
             "enable.auto.commit": False,
@@ -116,14 +116,9 @@ class TaskConsumer:
             "max.poll.interval.ms": int(max(poll_interval_s, session_timeout_s) * 1000),
             "queued.min.messages": PREFETCH_RECORDS,
             "fetch.queue.backoff.ms": 20,
-            "on_commit": self._on_commit,
-            "statistics.interval.ms": int(LOOK_S * 1000),
-            "stats_cb": self._on_statistics,
         }
-        try:
-            self._consumer = Consumer(settings(config.kafka, config.worker.name, own, self._on_error))
-        except KafkaException as error:
-            raise explain(error.args[0], self._topic, "join the workers' group", config.kafka) from None
+        self._own = own
+        self._consumer, self._brokers = self._made()
 
     def __enter__(self) -> TaskConsumer:
         return self
@@ -153,7 +148,7 @@ class TaskConsumer:
     @property
     def brokers_away(self) -> bool:
         """Whether no broker was connected, by statistics that were at most LOOK_S old at the last poll."""
-        return self._brokers_away
+        return not self._brokers.connected
 
     @property
     def buffered(self) -> int:
@@ -195,6 +190,8 @@ class TaskConsumer:
         if more tasks are unreadable than `kafka.dead_letter_limit` allows.
         """
         self._settle()
+        if self._brokers.forgotten:
+            self._replace()
         self._commit_done()
         self._join()
         waits = self._blocked or not self._buffered
@@ -244,6 +241,31 @@ class TaskConsumer:
         leaving.join(max(0.0, began + CLOSE_S - time.monotonic()))
         if leaving.running:
             LOG.warning("the broker does not answer: the workers' group notices the leave after the session time-out")
+
+    def _made(self) -> tuple[Consumer, KnownBrokers]:
+        """A client that is in no group yet."""
+        brokers = KnownBrokers(LOOK_S)
+
+        def on_commit(error: KafkaError | None, stored: list[TopicPartition]) -> None:
+            if brokers is self._brokers:  # else its client was replaced
+                self._on_commit(error, stored)
+
+        own = self._own | brokers.settings() | {"on_commit": on_commit}
+        try:
+            return Consumer(settings(self._config.kafka, self._config.worker.name, own, self._on_error)), brokers
+        except KafkaException as error:
+            raise explain(error.args[0], self._topic, "join the workers' group", self._config.kafka) from None
+
+    def _replace(self) -> None:
+        """Continue with another client, which joins the group anew. The tasks in flight count as reassigned."""
+        LOG.warning("reading tasks: the client has forgotten every broker and is replaced")
+        old = self._consumer
+        self._consumer, self._brokers = self._made()
+        with self._lock:
+            self._flight.revoked(self._flight.owned)
+        self._buffered.clear()
+        self._joined, self._stopped, self._committing = False, False, 0
+        SupervisedThread(old.close, "closing a replaced client")  # which may wait for a broker for ever
 
     def _join(self) -> None:
         """Subscribe if wanted, once the partitions of an earlier membership are revoked."""
@@ -295,11 +317,6 @@ class TaskConsumer:
         else:
             LOG.warning("reading tasks: %s", reported(error))  # librdkafka retries by itself
 
-    def _on_statistics(self, text: str) -> None:
-        """Keeps `brokers_away` up to date. Errors cannot: librdkafka reports once, or repeatedly, that all brokers are
-        down, and never that one is back (librdkafka#5546)."""
-        self._brokers_away = not any(broker["state"] == "UP" for broker in json.loads(text)["brokers"].values())
-
     def _places(self) -> list[TopicPartition]:
         return [TopicPartition(self._topic, partition) for partition in sorted(self.partitions)]
 
@@ -349,7 +366,8 @@ class TaskConsumer:
         self._stopped = None  # `_throttle` pauses them later: a pause within this callback would lose their offsets
 
     def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
-        self._send_commit()  # not waited for: the broker gets it before the revocation
+        if consumer is self._consumer:
+            self._send_commit()  # not waited for: the broker gets it before the revocation
         self._forget(consumer, places)
 
     def _on_lost(self, consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -359,6 +377,8 @@ class TaskConsumer:
         """Unassign partitions, resumed: librdkafka keeps them paused when they are assigned again."""
         consumer.resume(places)
         consumer.incremental_unassign(places)
+        if consumer is not self._consumer:
+            return  # it was replaced, and its partitions given up then
         gone = {place.partition for place in places}
         with self._lock:
             self._flight.revoked(gone)

@@ -35,11 +35,7 @@ class GroupOffsets:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._topic = topic_name(config.run, "tasks")
-        try:
-            own = {"group.id": workers_group(config)}
-            self._consumer = Consumer(settings(config.kafka, "distrl-group", own))
-        except KafkaException as error:
-            raise explain(error.args[0], self._topic, "ask for offsets", config.kafka) from None
+        self._consumer = self._made()
 
     def __enter__(self) -> GroupOffsets:
         return self
@@ -67,8 +63,16 @@ class GroupOffsets:
         try:
             found = with_retry(self._config.kafka, ask)
         except KafkaException as error:
+            self._consumer.close()
+            self._consumer = self._made()  # this one may have forgotten every broker (known_brokers.py)
             raise explain(error.args[0], self._topic, "read the workers' offsets", self._config.kafka) from None
         return {each.partition: each.offset for each in found if each.offset >= 0}
+
+    def _made(self) -> Consumer:
+        try:
+            return Consumer(settings(self._config.kafka, "distrl-group", {"group.id": workers_group(self._config)}))
+        except KafkaException as error:
+            raise explain(error.args[0], self._topic, "ask for offsets", self._config.kafka) from None
 
 
 def commit(config: Config, to: Mapping[int, int]) -> None:

@@ -4,9 +4,9 @@ Life cycle: the constructor starts one thread, which serves acknowledgements unt
 queues the record and returns a future that the thread completes. A record stays queued while the broker is unavailable,
 for as long as the process lives; `waiting` counts them, and a caller that sees it grow starts no new work.
 
-A broker that has lost acknowledged records, as after a power loss, refuses everything this client sends next. A new
-client then sends the unacknowledged records again. Some may be in the log twice, which every reader of a topic takes
-for one record.
+A broker that has lost acknowledged records, as after a power loss, refuses everything this client sends next; and a
+client may forget every broker (known_brokers.py). A new client then sends the unacknowledged records again. Some may be
+in the log twice, which every reader of a topic takes for one record.
 
 After a fatal error of the client its records fail and `publish` raises. So it is if the thread ends unexpectedly:
 nobody waits for an acknowledgement that cannot come.
@@ -40,6 +40,7 @@ from distrl.broker.connect import (
     settings,
 )
 from distrl.broker.framing import sent_as
+from distrl.broker.known_brokers import KnownBrokers
 from distrl.broker.topics import topic_name
 from distrl.config import Config, KafkaSettings
 from distrl.errors import BrokerError
@@ -114,6 +115,8 @@ class RecordProducer:
         }
         self._sent_as = sent_as(config.kafka)
         self._settings = settings(config.kafka, client_id, own)
+        self._brokers: list[KnownBrokers] = []
+        """Of each client."""
         self._producer = self._made({})
         self._unbatched: Producer | None = None  # one record per batch; made when needed
         self._lock = threading.RLock()
@@ -227,8 +230,10 @@ class RecordProducer:
             self._fail(queued.future, error)
 
     def _made(self, more: Settings) -> Producer:
+        brokers = KnownBrokers()
+        self._brokers.append(brokers)
         try:
-            return Producer(self._settings | more)
+            return Producer(self._settings | brokers.settings() | more)
         except KafkaException as error:
             raise explain(error.args[0], "kafka", "make a producer", self._config.kafka) from None
 
@@ -289,6 +294,8 @@ class RecordProducer:
                 self._wait(self._producer, self._producer.poll, POLL_S / 2)
                 if self._unbatched is not None:  # the clients may have been replaced meanwhile
                     self._wait(self._unbatched, self._unbatched.poll, POLL_S / 2)
+            if any(each.forgotten for each in self._brokers):
+                self._begin_again("the client has forgotten every broker and is replaced")
             self._warn_waiting(time.monotonic())
 
     def _warn_waiting(self, now: float) -> None:
@@ -308,11 +315,12 @@ class RecordProducer:
     def _wait(self, producer: Producer, serve: Callable[[float], int], timeout_s: float) -> None:
         """Serve callbacks. The client raises a fatal error here and then keeps its records for ever, so they are sent
         by a new client, or purged and failed."""
+        bootstrap = self._config.kafka.bootstrap
         try:
             serve(timeout_s)
         except KafkaException as error:
             if error.args[0].code() in RECORDS_LOST and not self._closing.is_set():
-                self._begin_again(producer, error.args[0])
+                self._begin_again(f"{bootstrap} has lost records that it had acknowledged ({error.args[0].str()})")
                 return
             over = explain(error.args[0], f"run {self._config.run}", "publish any record", self._config.kafka)
             with self._lock:
@@ -321,23 +329,22 @@ class RecordProducer:
             self._wait(producer, producer.flush, PURGE_S)
             self._fail_all(over)
 
-    def _begin_again(self, old: Producer, error: KafkaError) -> None:
-        """Send the unacknowledged records by a new client, in the same order; `old` has failed for good."""
+    def _begin_again(self, reason: str) -> None:
+        """Send the unacknowledged records by a new client, in the same order; one of the old ones has failed for
+        good."""
         with self._lock:
             waiting = [queued for queued, _ in self._unacknowledged.values()]
-            LOG.warning(
-                "%s has lost records that it had acknowledged (%s); sending %d unacknowledged records again",
-                self._config.kafka.bootstrap,
-                error.str(),
-                len(waiting),
-            )
+            LOG.warning("%s; sending %d unacknowledged records again", reason, len(waiting))
             self._generation += 1
+            old = [each for each in (self._producer, self._unbatched) if each is not None]
+            self._brokers.clear()
             self._producer, self._unbatched = self._made({}), None
             for queued in waiting:
                 self._produce(self._producer, queued)
-        old.purge()
-        with suppress(KafkaException):  # it has raised its fatal error already
-            old.flush(PURGE_S)
+        for each in old:
+            each.purge()
+            with suppress(KafkaException):  # it has raised its fatal error already
+                each.flush(PURGE_S)
 
     def _give_up(self, producer: Producer) -> None:
         producer.purge()

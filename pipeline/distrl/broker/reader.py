@@ -15,7 +15,9 @@ from typing import TypeVar, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from distrl.broker.client_settings import Settings
 from distrl.broker.connect import PERMANENT, ErrorLog, UnknownTopicError, admin, explain, failover_s, settings
+from distrl.broker.known_brokers import KnownBrokers
 from distrl.broker.producer import Headers, position_of
 from distrl.broker.topic_admin import broker_count, offsets, partition_count
 from distrl.broker.topics import TOPICS, topic_name
@@ -175,7 +177,7 @@ class LogReader:
         self._permanent_error: KafkaError | None = None
         self._errors = ErrorLog(LOG, f"reading {self.topic}")
         has_marks = self._committed_only or TOPICS[topic].fenced
-        own = {
+        own: Settings = {
             "group.id": f"distrl.{config.run}.reader",  # required by librdkafka; never joined
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -185,11 +187,8 @@ class LogReader:
             "topic.metadata.propagation.max.ms": DELETED_MS,
             "fetch.wait.max.ms": END_MARK_MS if has_marks and not follows else FETCH_WAIT_MS,
         }
-        try:
-            self._consumer = Consumer(settings(config.kafka, f"distrl-reader-{topic}", own, self._on_error))
-            self._consumer.assign([TopicPartition(self.topic, p, offset) for p, offset in self._next.items()])
-        except KafkaException as error:
-            raise explain(error.args[0], self.topic, "read the log", config.kafka) from None
+        self._own = own
+        self._consumer, self._brokers = self._made()
 
     def __enter__(self) -> LogReader:
         return self
@@ -210,6 +209,8 @@ class LogReader:
         May return none earlier, as at the end of the log.
         """
         found: list[RawRecord] = []
+        if self._brokers.forgotten:
+            self._replace()
         self._errors.polling()
         message = self._consumer.poll(timeout_s)
         if message is None:
@@ -284,6 +285,27 @@ class LogReader:
     def close(self) -> None:
         self._consumer.close()
 
+    def _made(self) -> tuple[Consumer, KnownBrokers]:
+        """A client that reads from the next records on."""
+        brokers = KnownBrokers()
+        own = self._own | brokers.settings()
+        try:
+            made = Consumer(settings(self._config.kafka, f"distrl-reader-{self._name}", own, self._on_error))
+            made.assign([self._place(partition) for partition in self._next])
+        except KafkaException as error:
+            raise explain(error.args[0], self.topic, "read the log", self._config.kafka) from None
+        return made, brokers
+
+    def _place(self, partition: int) -> TopicPartition:
+        """Where to read on. With the epoch of the last record the leader is asked whether it has that record, too."""
+        epoch = self._epochs.get(partition, NO_EPOCH)
+        return TopicPartition(self.topic, partition, self._next[partition], leader_epoch=epoch)
+
+    def _replace(self) -> None:
+        LOG.warning("reading %s: the client has forgotten every broker and is replaced", self.topic)
+        self._consumer.close()
+        self._consumer, self._brokers = self._made()
+
     def _on_error(self, error: KafkaError) -> None:
         """Called within any client call, so it only stores the error for `read` to raise.
 
@@ -325,8 +347,7 @@ class LogReader:
                 "start this role again: it begins with what is left",
             )
         time.sleep(ASK_AGAIN_S)
-        # With the epoch of the last record the leader is asked whether it has that record, too.
-        place = TopicPartition(self.topic, partition, offset, leader_epoch=self._epochs.get(partition, NO_EPOCH))
+        place = self._place(partition)
         try:
             self._consumer.incremental_unassign([place])  # it is read no more: `seek` is refused
             self._consumer.incremental_assign([place])

@@ -13,12 +13,14 @@ from typing import Any
 
 import gotools
 
-from k8s.node.calls import called
+from k8s.node.calls import CallError, called
 
 Command = Callable[[Sequence[str | Path]], list[str]]
 WAIT_S = 120.0
 """For what a free cluster does in seconds."""
 POLL_S = 0.2
+LOG_LINES = 15
+"""Of each container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +76,27 @@ class Cluster:
         return str(self.get("pod", name)["status"]["phase"])
 
     def until(self, what: str, done: Callable[[], bool], within_s: float = WAIT_S, every_s: float = POLL_S) -> None:
-        """Waits until `done`. Raises AssertionError after `within_s`, with the namespace's last events.
+        """Waits until `done`. Raises AssertionError after `within_s`, with the namespace's last events and the end of
+        each pod's log: the pods are gone once the test has ended.
 
         every_s: between two tries; what starts a program of the image takes seconds of a processor.
         """
         deadline = time.monotonic() + within_s
         while not done():
             if time.monotonic() > deadline:
-                events = self.kubectl("get", "events", "--sort-by=.lastTimestamp")[-3000:]
-                raise AssertionError(f"after {within_s:.0f} s not yet so: {what}\n{events}")
+                raise AssertionError(f"after {within_s:.0f} s not yet so: {what}\n{self.seen()}")
             time.sleep(every_s)
+
+    def seen(self) -> str:
+        """The namespace's last events, and the last lines of each pod's log."""
+        logs = [self._log(pod["metadata"]["name"]) for pod in self.get("pods")["items"]]
+        return "\n".join((self.kubectl("get", "events", "--sort-by=.lastTimestamp")[-3000:], *logs))
+
+    def _log(self, name: str) -> str:
+        try:
+            return self.kubectl("logs", name, "--all-containers", "--prefix", f"--tail={LOG_LINES}")
+        except CallError as error:  # a container that has not started, a pod that has just gone
+            return str(error)
 
 
 def pod(name: str, image: str, command: Sequence[str], **more: Any) -> dict[str, Any]:

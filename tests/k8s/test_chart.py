@@ -208,7 +208,11 @@ def test_held_out_success_rises(space: Cluster) -> None:
 
 
 def test_helm_tests_the_release(space: Cluster) -> None:
-    assert "Phase:          Succeeded" in space.helm("test", RELEASE, "--timeout=10m")
+    try:
+        said = space.helm("test", RELEASE, "--timeout=10m")
+    except CallError as error:  # which the doctor's log explains, and helm does not
+        raise AssertionError(f"{error}\n{space.seen()}") from error
+    assert "Phase:          Succeeded" in said
 
 
 def image_missed(space: Cluster) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
+from distrl.broker import producer as producer_module
 from distrl.broker.connect import BeyondUseError
 from distrl.broker.producer import WARN_AFTER_S, WARN_EVERY_S, RecordProducer, RecordTooLargeError, refuse_too_large
 from distrl.config import Config, load
@@ -119,9 +120,19 @@ def test_records_wait_on_where_the_broker_has_forgotten_the_client(
 
 
 def test_records_wait_on_where_the_client_has_forgotten_every_broker(
-    away: Config, caplog: pytest.LogCaptureFixture
+    away: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Also where another client cannot be made at once."""
+    make, refused = RecordProducer._made, [BrokerError("kafka.ssl_ca", "is being replaced", "wait")]
+
+    def made(self: RecordProducer, more: dict[str, object]) -> object:
+        if refused:
+            raise refused.pop()
+        return make(self, more)
+
+    monkeypatch.setattr(producer_module, "AGAIN_S", 0.01)
     with RecordProducer(away, "a-test") as producer:
+        monkeypatch.setattr(RecordProducer, "_made", made)
         waiting = [producer.publish("heartbeats", "worker-0", BEAT) for _ in range(3)]
         forgetful, brokers = producer._producer, producer._brokers[0]
         for _ in range(3):
@@ -130,6 +141,7 @@ def test_records_wait_on_where_the_client_has_forgotten_every_broker(
             lambda: producer._producer is not forgetful and len(producer._producer) >= 3, "another client to have all"
         )
         assert (producer.waiting, [future.done() for future in waiting]) == (3, [False] * 3)
+        assert "cannot be replaced yet: kafka.ssl_ca: is being replaced" in caplog.text
         assert "has forgotten every broker and is replaced; sending 3 unacknowledged records again" in caplog.text
         assert producer.close(0.05) == 3
 

@@ -33,7 +33,6 @@ class Proxy:
         self.swallowed = threading.Event()
         self._forgetful: bytes | None = None
         self._alone = False
-        self.brokers_left_out = threading.Event()
         self.port = ports.draw("a test")  # no ephemeral one: while it is cut, another process could be given it
         self._listener = socket.create_server((HOST, self.port))
         self._real = HOST.encode() + struct.pack(">i", target)
@@ -53,7 +52,6 @@ class Proxy:
         """From now on, no broker is named where the cluster is asked for: so does one that has just started and does
         not know itself yet."""
         self._alone = leave_out
-        self.brokers_left_out.clear()
 
     def cut(self) -> None:
         """Break every connection and refuse new ones, as a broker does that is gone."""
@@ -124,7 +122,6 @@ class Proxy:
                         frame = _without_place(frame, self._forgetful or b"")
                     if self._alone and int.from_bytes(frame[:4], "big") in asking:
                         frame = _without_brokers(frame)
-                        self.brokers_left_out.set()
                 else:
                     self._note(frame, lost, forgotten, asking)
                 sink.sendall(struct.pack(">i", len(frame)) + frame)

@@ -246,13 +246,17 @@ class TaskConsumer:
         """A client that is in no group yet."""
         brokers = KnownBrokers(LOOK_S)
 
-        def on_commit(error: KafkaError | None, stored: list[TopicPartition]) -> None:
+        def on_error(error: KafkaError) -> None:
             if brokers is self._brokers:  # else its client was replaced
+                self._on_error(error)
+
+        def on_commit(error: KafkaError | None, stored: list[TopicPartition]) -> None:
+            if brokers is self._brokers:
                 self._on_commit(error, stored)
 
         own = self._own | brokers.settings() | {"on_commit": on_commit}
         try:
-            return Consumer(settings(self._config.kafka, self._config.worker.name, own, self._on_error)), brokers
+            return Consumer(settings(self._config.kafka, self._config.worker.name, own, on_error)), brokers
         except KafkaException as error:
             raise explain(error.args[0], self._topic, "join the workers' group", self._config.kafka) from None
 
@@ -361,6 +365,8 @@ class TaskConsumer:
 
     def _on_assign(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         consumer.incremental_assign(places)
+        if consumer is not self._consumer:
+            return  # it was replaced, and is being closed
         with self._lock:
             self._flight.assigned(place.partition for place in places)
         self._stopped = None  # `_throttle` pauses them later: a pause within this callback would lose their offsets

@@ -63,8 +63,8 @@ class GroupOffsets:
         try:
             found = with_retry(self._config.kafka, ask)
         except KafkaException as error:
-            self._consumer.close()
-            self._consumer = self._made()  # this one may have forgotten every broker (known_brokers.py)
+            old, self._consumer = self._consumer, self._made()  # it may have forgotten every broker (known_brokers.py)
+            old.close()
             raise explain(error.args[0], self._topic, "read the workers' offsets", self._config.kafka) from None
         return {each.partition: each.offset for each in found if each.offset >= 0}
 

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from distrl.broker.client_settings import Settings
 
-LOOK_S: Final = 5.0
-"""Interval of librdkafka's statistics, unless a client needs them more often."""
+LOOK_S: Final = 10.0
+"""Interval of librdkafka's statistics, unless a client needs them more often. A client that is not polled keeps them
+all, at 10 KB each."""
 
 FORGOTTEN_S: Final = 5.0
 """A client that has known no broker for this long is replaced. Mostly librdkafka adds those of bootstrap.servers again

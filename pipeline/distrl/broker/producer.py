@@ -66,6 +66,9 @@ WARN_AFTER_S = 5.0
 WARN_EVERY_S = 12.0
 """After this long, and then at this interval, unacknowledged records are warned about."""
 
+AGAIN_S = 1.0
+"""Pause before a client that cannot be made is tried again."""
+
 PURGE_S = 1.0
 """Longest wait for the callbacks of purged records; they are served at once."""
 
@@ -115,9 +118,9 @@ class RecordProducer:
         }
         self._sent_as = sent_as(config.kafka)
         self._settings = settings(config.kafka, client_id, own)
-        self._brokers: list[KnownBrokers] = []
+        self._producer, brokers = self._made({})
+        self._brokers = [brokers]
         """Of each client."""
-        self._producer = self._made({})
         self._unbatched: Producer | None = None  # one record per batch; made when needed
         self._lock = threading.RLock()
         # In order of publication, with its time. Not librdkafka's own length: that counts pending error events too.
@@ -224,16 +227,16 @@ class RecordProducer:
         try:
             with self._lock:
                 if self._unbatched is None:
-                    self._unbatched = self._made({"batch.num.messages": 1})
+                    self._unbatched, brokers = self._made({"batch.num.messages": 1})
+                    self._brokers.append(brokers)
             self._produce(self._unbatched, replace(queued, alone=True))
         except BrokerError as error:
             self._fail(queued.future, error)
 
-    def _made(self, more: Settings) -> Producer:
+    def _made(self, more: Settings) -> tuple[Producer, KnownBrokers]:
         brokers = KnownBrokers()
-        self._brokers.append(brokers)
         try:
-            return Producer(self._settings | brokers.settings() | more)
+            return Producer(self._settings | brokers.settings() | more), brokers
         except KafkaException as error:
             raise explain(error.args[0], "kafka", "make a producer", self._config.kafka) from None
 
@@ -295,7 +298,7 @@ class RecordProducer:
                 if self._unbatched is not None:  # the clients may have been replaced meanwhile
                     self._wait(self._unbatched, self._unbatched.poll, POLL_S / 2)
             if any(each.forgotten for each in self._brokers):
-                self._begin_again("the client has forgotten every broker and is replaced")
+                self._replace_forgetful()
             self._warn_waiting(time.monotonic())
 
     def _warn_waiting(self, now: float) -> None:
@@ -329,16 +332,23 @@ class RecordProducer:
             self._wait(producer, producer.flush, PURGE_S)
             self._fail_all(over)
 
+    def _replace_forgetful(self) -> None:
+        try:
+            self._begin_again("the client has forgotten every broker and is replaced")
+        except BrokerError as error:  # a file that its settings name is being changed, say: the records wait on
+            LOG.warning("the client has forgotten every broker and cannot be replaced yet: %s", error)
+            self._closing.wait(AGAIN_S)
+
     def _begin_again(self, reason: str) -> None:
         """Send the unacknowledged records by a new client, in the same order; one of the old ones has failed for
         good."""
         with self._lock:
+            made, brokers = self._made({})
             waiting = [queued for queued, _ in self._unacknowledged.values()]
             LOG.warning("%s; sending %d unacknowledged records again", reason, len(waiting))
             self._generation += 1
             old = [each for each in (self._producer, self._unbatched) if each is not None]
-            self._brokers.clear()
-            self._producer, self._unbatched = self._made({}), None
+            self._producer, self._unbatched, self._brokers = made, None, [brokers]
             for queued in waiting:
                 self._produce(self._producer, queued)
         for each in old:

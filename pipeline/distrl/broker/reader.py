@@ -303,8 +303,9 @@ class LogReader:
 
     def _replace(self) -> None:
         LOG.warning("reading %s: the client has forgotten every broker and is replaced", self.topic)
-        self._consumer.close()
+        old = self._consumer
         self._consumer, self._brokers = self._made()
+        old.close()
 
     def _on_error(self, error: KafkaError) -> None:
         """Called within any client call, so it only stores the error for `read` to raise.

@@ -26,13 +26,12 @@ def wait_for_topics(config: Config, names: Collection[str], timeout_s: float, re
     report: called with what is missing, each time that changes. Refused credentials and rights are waited for, too: the
     user may not be created completely yet. Raises BrokerError with what is missing after `timeout_s`.
     """
-    client = admin(config.kafka)
     topics = [topic_name(config.run, name) for name in names]
     reported = ""
 
     def look() -> None:
         check(config)
-        _look(client, config, topics)
+        _look(admin(config.kafka), config, topics)  # a new one each time: it may forget the broker (known_brokers.py)
 
     def before_sleep(state: RetryCallState) -> None:
         nonlocal reported

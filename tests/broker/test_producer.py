@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from distrl.broker import producer as producer_module
 from distrl.broker.connect import BeyondUseError
+from distrl.broker.known_brokers import KnownBrokers
 from distrl.broker.producer import WARN_AFTER_S, WARN_EVERY_S, RecordProducer, RecordTooLargeError, refuse_too_large
 from distrl.config import Config, load
 from distrl.errors import BrokerError
@@ -72,7 +73,11 @@ def test_a_record_whose_refusal_is_served_while_closing_fails_too(
     away: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = RecordProducer._made
-    monkeypatch.setattr(RecordProducer, "_made", lambda self, more: made(self, more) if more else RefusingLate())
+
+    def refusing(self: RecordProducer, more: dict[str, object]) -> object:
+        return made(self, more) if more else (RefusingLate(), KnownBrokers())
+
+    monkeypatch.setattr(RecordProducer, "_made", refusing)
     producer = RecordProducer(away, "a-test")
     future = producer.publish("heartbeats", "worker-0", BEAT)
     assert producer.close(0.05) == 1

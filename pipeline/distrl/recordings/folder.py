@@ -59,7 +59,7 @@ def ids_in(path: Path) -> frozenset[str]:
 
 
 def dataset_of(files: list[Path]) -> Dataset:
-    """Which data set the first record that can be read is of. Raises ConfigError where that cannot be told."""
+    """Which data set the first record that can be read is of. Raises ConfigError where that is not known."""
     why = "their records are of no data set known here"
     for path in files:
         for each in _examples(path):
@@ -72,7 +72,7 @@ def dataset_of(files: list[Path]) -> Dataset:
             break
     raise ConfigError(
         "--episodes",
-        f"the format of {files[0].parent} cannot be told: {why}",
+        f"the format of {files[0].parent} is not known: {why}",
         f"name it with --format, one of {', '.join(Dataset)}, or fetch the files again",
     )
 

@@ -25,7 +25,7 @@ _FOR_EVER = "a finished trajectory is never given up, however long a broker is a
 _TRANSACTION = "the broker fences an older learner by it"
 _COMMITTED = "a task is committed once its trajectory is acknowledged, and not before"
 _MEMBERS = "workers share their tasks by it"
-_REPLACED = "a client that knows no broker any more is noticed by its statistics, and replaced"
+_REPLACED = "a client that is stuck is noticed by its statistics, and replaced"
 _VISIBLE = "which records a reader may see decides what is learned"
 
 REFUSED: Mapping[str, str] = {

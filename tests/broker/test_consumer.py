@@ -57,7 +57,7 @@ class Client:
     def resume(self, places: list[TopicPartition]) -> None: ...
 
 
-def test_a_client_that_has_forgotten_every_broker_is_replaced_and_says_nothing_more(
+def test_a_client_that_is_stuck_is_replaced_and_says_nothing_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What the old one calls while it is closed, in another thread, is not taken for the new one's."""

@@ -13,8 +13,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from distrl.broker import producer as producer_module
+from distrl.broker.client_watch import ClientWatch
 from distrl.broker.connect import BeyondUseError
-from distrl.broker.known_brokers import KnownBrokers
 from distrl.broker.producer import WARN_AFTER_S, WARN_EVERY_S, RecordProducer, RecordTooLargeError, refuse_too_large
 from distrl.config import Config, load
 from distrl.errors import BrokerError
@@ -75,7 +75,7 @@ def test_a_record_whose_refusal_is_served_while_closing_fails_too(
     made = RecordProducer._made
 
     def refusing(self: RecordProducer, more: dict[str, object]) -> object:
-        return made(self, more) if more else (RefusingLate(), KnownBrokers())
+        return made(self, more) if more else (RefusingLate(), ClientWatch(self._config.kafka))
 
     monkeypatch.setattr(RecordProducer, "_made", refusing)
     producer = RecordProducer(away, "a-test")
@@ -124,7 +124,7 @@ def test_records_wait_on_where_the_broker_has_forgotten_the_client(
             future.result(0)
 
 
-def test_records_wait_on_where_the_client_has_forgotten_every_broker(
+def test_records_wait_on_where_the_client_is_stuck(
     away: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also where another client cannot be made at once."""
@@ -139,15 +139,13 @@ def test_records_wait_on_where_the_client_has_forgotten_every_broker(
     with RecordProducer(away, "a-test") as producer:
         monkeypatch.setattr(RecordProducer, "_made", made)
         waiting = [producer.publish("heartbeats", "worker-0", BEAT) for _ in range(3)]
-        forgetful, brokers = producer._producer, producer._brokers[0]
+        stuck, watch = producer._producer, producer._watches[0]
         for _ in range(3):
-            brokers._look('{"brokers": {}}')
-        until(
-            lambda: producer._producer is not forgetful and len(producer._producer) >= 3, "another client to have all"
-        )
+            watch._look('{"brokers": {}}')
+        until(lambda: producer._producer is not stuck and len(producer._producer) >= 3, "another client to have all")
         assert (producer.waiting, [future.done() for future in waiting]) == (3, [False] * 3)
-        assert "cannot be replaced yet: kafka.ssl_ca: is being replaced" in caplog.text
-        assert "has forgotten every broker and is replaced; sending 3 unacknowledged records again" in caplog.text
+        assert "and cannot be replaced yet: kafka.ssl_ca: is being replaced" in caplog.text
+        assert "has forgotten every broker, and is replaced; sending 3 unacknowledged records again" in caplog.text
         assert producer.close(0.05) == 3
 
 
@@ -206,7 +204,7 @@ def test_a_client_that_is_made_anew_may_have_lost_its_lonely_one(monkeypatch: py
     """Whoever serves both at that moment goes on."""
     producer = object.__new__(RecordProducer)
     producer._producer = producer._unbatched = SimpleNamespace(poll=None)  # type: ignore[assignment]
-    producer._brokers, producer._closing = [], threading.Event()
+    producer._watches, producer._closing = [], threading.Event()
 
     def made_anew(*_: object) -> None:
         producer._unbatched = None

@@ -18,10 +18,10 @@ from types import TracebackType
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from distrl.broker.client_settings import Settings
+from distrl.broker.client_watch import ClientWatch
 from distrl.broker.connect import PERMANENT, explain, reported, settings
 from distrl.broker.dead_letters import DeadLetters
 from distrl.broker.inflight import InFlight
-from distrl.broker.known_brokers import KnownBrokers
 from distrl.broker.producer import Headers
 from distrl.broker.reader import RawRecord, decoded
 from distrl.broker.task_buffer import TaskBuffer
@@ -52,6 +52,10 @@ LEAST_BUFFERED, BUFFERED_PER_PHONE = 64, 4
 """Tasks that are read while the worker is busy: 64, or four for each phone if that is more. By default three are
 outstanding for each phone, so those that wait are all read, and the oldest is begun first. Beyond that partitions are
 paused, which costs: after a resume librdkafka sleeps for up to a second before it fetches again."""
+
+RESUME_S = 5.0
+"""Interval at which partitions that are not paused are resumed again: librdkafka may lose a resume during a rebalance
+(its issue 5591), and does nothing where a partition is not paused."""
 
 LOOK_S = 1.0
 """Interval of librdkafka's statistics, by which `brokers_away` is known."""
@@ -100,6 +104,7 @@ class TaskConsumer:
         self._committing = 0  # requests that the broker has not answered
         self._paused = False  # as the caller asked
         self._stopped: bool | None = False  # whether the partitions are paused; None: new ones may differ
+        self._next_resume = 0.0
         self._closed = False
         self._phones = 0
         self._joined = False
@@ -118,7 +123,7 @@ class TaskConsumer:
             "fetch.queue.backoff.ms": 20,
         }
         self._own = own
-        self._consumer, self._brokers = self._made()
+        self._consumer, self._watch = self._made()
 
     def __enter__(self) -> TaskConsumer:
         return self
@@ -148,7 +153,7 @@ class TaskConsumer:
     @property
     def brokers_away(self) -> bool:
         """Whether no broker was connected, by statistics that were at most LOOK_S old at the last poll."""
-        return not self._brokers.connected
+        return not self._watch.connected
 
     @property
     def buffered(self) -> int:
@@ -190,7 +195,7 @@ class TaskConsumer:
         if more tasks are unreadable than `kafka.dead_letter_limit` allows.
         """
         self._settle()
-        if self._brokers.forgotten:
+        if self._watch.stuck:
             self._replace()
         self._commit_done()
         self._join()
@@ -242,29 +247,29 @@ class TaskConsumer:
         if leaving.running:
             LOG.warning("the broker does not answer: the workers' group notices the leave after the session time-out")
 
-    def _made(self) -> tuple[Consumer, KnownBrokers]:
+    def _made(self) -> tuple[Consumer, ClientWatch]:
         """A client that is in no group yet."""
-        brokers = KnownBrokers(LOOK_S)
+        watch = ClientWatch(self._config.kafka, self._topic, lambda: self.partitions, LOOK_S)
 
         def on_error(error: KafkaError) -> None:
-            if brokers is self._brokers:  # else its client was replaced
+            if watch is self._watch:  # else its client was replaced
                 self._on_error(error)
 
         def on_commit(error: KafkaError | None, stored: list[TopicPartition]) -> None:
-            if brokers is self._brokers:
+            if watch is self._watch:
                 self._on_commit(error, stored)
 
-        own = self._own | brokers.settings() | {"on_commit": on_commit}
+        own = self._own | watch.settings() | {"on_commit": on_commit}
         try:
-            return Consumer(settings(self._config.kafka, self._config.worker.name, own, on_error)), brokers
+            return Consumer(settings(self._config.kafka, self._config.worker.name, own, on_error)), watch
         except KafkaException as error:
             raise explain(error.args[0], self._topic, "join the workers' group", self._config.kafka) from None
 
     def _replace(self) -> None:
         """Continue with another client, which joins the group anew. The tasks in flight count as reassigned."""
-        LOG.warning("reading tasks: the client has forgotten every broker and is replaced")
+        LOG.warning("reading tasks: the client %s, and is replaced", self._watch.stuck)
         old = self._consumer
-        self._consumer, self._brokers = self._made()
+        self._consumer, self._watch = self._made()
         with self._lock:
             self._flight.revoked(self._flight.owned)
         self._buffered.clear()
@@ -288,8 +293,9 @@ class TaskConsumer:
         full = len(self._buffered) >= most_buffered(self._phones)
         if full and self._stopped is not True:
             self._consumer.pause(self._places())
-        elif not full and self._stopped is not False:
+        elif not full and (self._stopped is not False or time.monotonic() >= self._next_resume):
             self._consumer.resume(self._places())
+            self._next_resume = time.monotonic() + RESUME_S
         self._stopped = full
 
     def _begin(self, raw: RawRecord) -> LoggedTask | None:

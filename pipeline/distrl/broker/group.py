@@ -63,7 +63,7 @@ class GroupOffsets:
         try:
             found = with_retry(self._config.kafka, ask)
         except KafkaException as error:
-            old, self._consumer = self._consumer, self._made()  # it may have forgotten every broker (known_brokers.py)
+            old, self._consumer = self._consumer, self._made()  # it may be stuck (client_watch.py)
             old.close()
             raise explain(error.args[0], self._topic, "read the workers' offsets", self._config.kafka) from None
         return {each.partition: each.offset for each in found if each.offset >= 0}

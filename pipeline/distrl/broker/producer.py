@@ -5,7 +5,7 @@ queues the record and returns a future that the thread completes. A record stays
 for as long as the process lives; `waiting` counts them, and a caller that sees it grow starts no new work.
 
 A broker that has lost acknowledged records, as after a power loss, refuses everything this client sends next; and a
-client may forget every broker (known_brokers.py). A new client then sends the unacknowledged records again. Some may be
+client may be stuck (client_watch.py). A new client then sends the unacknowledged records again. Some may be
 in the log twice, which every reader of a topic takes for one record.
 
 After a fatal error of the client its records fail and `publish` raises. So it is if the thread ends unexpectedly:
@@ -32,6 +32,7 @@ from types import TracebackType
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from distrl.broker.client_settings import Settings
+from distrl.broker.client_watch import ClientWatch
 from distrl.broker.connect import (
     ACKNOWLEDGE_TIMEOUT_S,
     BATCH_OVERHEAD_BYTES,
@@ -40,7 +41,6 @@ from distrl.broker.connect import (
     settings,
 )
 from distrl.broker.framing import sent_as
-from distrl.broker.known_brokers import KnownBrokers
 from distrl.broker.topics import topic_name
 from distrl.config import Config, KafkaSettings
 from distrl.errors import BrokerError
@@ -118,8 +118,8 @@ class RecordProducer:
         }
         self._sent_as = sent_as(config.kafka)
         self._settings = settings(config.kafka, client_id, own)
-        self._producer, brokers = self._made({})
-        self._brokers = [brokers]
+        self._producer, watch = self._made({})
+        self._watches = [watch]
         """Of each client."""
         self._unbatched: Producer | None = None  # one record per batch; made when needed
         self._lock = threading.RLock()
@@ -227,16 +227,16 @@ class RecordProducer:
         try:
             with self._lock:
                 if self._unbatched is None:
-                    self._unbatched, brokers = self._made({"batch.num.messages": 1})
-                    self._brokers.append(brokers)
+                    self._unbatched, watch = self._made({"batch.num.messages": 1})
+                    self._watches.append(watch)
             self._produce(self._unbatched, replace(queued, alone=True))
         except BrokerError as error:
             self._fail(queued.future, error)
 
-    def _made(self, more: Settings) -> tuple[Producer, KnownBrokers]:
-        brokers = KnownBrokers()
+    def _made(self, more: Settings) -> tuple[Producer, ClientWatch]:
+        watch = ClientWatch(self._config.kafka)
         try:
-            return Producer(self._settings | brokers.settings() | more), brokers
+            return Producer(self._settings | watch.settings() | more), watch
         except KafkaException as error:
             raise explain(error.args[0], "kafka", "make a producer", self._config.kafka) from None
 
@@ -297,8 +297,8 @@ class RecordProducer:
                 self._wait(self._producer, self._producer.poll, POLL_S / 2)
                 if self._unbatched is not None:  # the clients may have been replaced meanwhile
                     self._wait(self._unbatched, self._unbatched.poll, POLL_S / 2)
-            if any(each.forgotten for each in self._brokers):
-                self._replace_forgetful()
+            if stuck := next((each.stuck for each in self._watches if each.stuck), ""):
+                self._replace(stuck)
             self._warn_waiting(time.monotonic())
 
     def _warn_waiting(self, now: float) -> None:
@@ -332,23 +332,24 @@ class RecordProducer:
             self._wait(producer, producer.flush, PURGE_S)
             self._fail_all(over)
 
-    def _replace_forgetful(self) -> None:
+    def _replace(self, stuck: str) -> None:
+        """stuck: as ClientWatch has it."""
         try:
-            self._begin_again("the client has forgotten every broker and is replaced")
+            self._begin_again(f"the client {stuck}, and is replaced")
         except BrokerError as error:  # a file that its settings name is being changed, say: the records wait on
-            LOG.warning("the client has forgotten every broker and cannot be replaced yet: %s", error)
+            LOG.warning("the client %s, and cannot be replaced yet: %s", stuck, error)
             self._closing.wait(AGAIN_S)
 
     def _begin_again(self, reason: str) -> None:
         """Send the unacknowledged records by a new client, in the same order; one of the old ones has failed for
         good."""
         with self._lock:
-            made, brokers = self._made({})
+            made, watch = self._made({})
             waiting = [queued for queued, _ in self._unacknowledged.values()]
             LOG.warning("%s; sending %d unacknowledged records again", reason, len(waiting))
             self._generation += 1
             old = [each for each in (self._producer, self._unbatched) if each is not None]
-            self._producer, self._unbatched, self._brokers = made, None, [brokers]
+            self._producer, self._unbatched, self._watches = made, None, [watch]
             for queued in waiting:
                 self._produce(self._producer, queued)
         for each in old:

@@ -16,8 +16,8 @@ from typing import TypeVar, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from distrl.broker.client_settings import Settings
+from distrl.broker.client_watch import ClientWatch
 from distrl.broker.connect import PERMANENT, ErrorLog, UnknownTopicError, admin, explain, failover_s, settings
-from distrl.broker.known_brokers import KnownBrokers
 from distrl.broker.producer import Headers, position_of
 from distrl.broker.topic_admin import broker_count, offsets, partition_count
 from distrl.broker.topics import TOPICS, topic_name
@@ -188,7 +188,7 @@ class LogReader:
             "fetch.wait.max.ms": END_MARK_MS if has_marks and not follows else FETCH_WAIT_MS,
         }
         self._own = own
-        self._consumer, self._brokers = self._made()
+        self._consumer, self._watch = self._made()
 
     def __enter__(self) -> LogReader:
         return self
@@ -209,7 +209,7 @@ class LogReader:
         May return none earlier, as at the end of the log.
         """
         found: list[RawRecord] = []
-        if self._brokers.forgotten:
+        if self._watch.stuck:
             self._replace()
         self._errors.polling()
         message = self._consumer.poll(timeout_s)
@@ -285,16 +285,16 @@ class LogReader:
     def close(self) -> None:
         self._consumer.close()
 
-    def _made(self) -> tuple[Consumer, KnownBrokers]:
+    def _made(self) -> tuple[Consumer, ClientWatch]:
         """A client that reads from the next records on."""
-        brokers = KnownBrokers()
-        own = self._own | brokers.settings()
+        watch = ClientWatch(self._config.kafka, self.topic, self._next.keys)
+        own = self._own | watch.settings()
         try:
             made = Consumer(settings(self._config.kafka, f"distrl-reader-{self._name}", own, self._on_error))
             made.assign([self._place(partition) for partition in self._next])
         except KafkaException as error:
             raise explain(error.args[0], self.topic, "read the log", self._config.kafka) from None
-        return made, brokers
+        return made, watch
 
     def _place(self, partition: int) -> TopicPartition:
         """Where to read on. With the epoch of the last record the leader is asked whether it has that record, too."""
@@ -302,9 +302,9 @@ class LogReader:
         return TopicPartition(self.topic, partition, self._next[partition], leader_epoch=epoch)
 
     def _replace(self) -> None:
-        LOG.warning("reading %s: the client has forgotten every broker and is replaced", self.topic)
+        LOG.warning("reading %s: the client %s, and is replaced", self.topic, self._watch.stuck)
         old = self._consumer
-        self._consumer, self._brokers = self._made()
+        self._consumer, self._watch = self._made()
         old.close()
 
     def _on_error(self, error: KafkaError) -> None:

@@ -31,7 +31,7 @@ def wait_for_topics(config: Config, names: Collection[str], timeout_s: float, re
 
     def look() -> None:
         check(config)
-        _look(admin(config.kafka), config, topics)  # a new one each time: it may forget the broker (known_brokers.py)
+        _look(admin(config.kafka), config, topics)  # a new one each time: it may be stuck (client_watch.py)
 
     def before_sleep(state: RetryCallState) -> None:
         nonlocal reported

@@ -1,20 +1,23 @@
-"""Clients that have forgotten every broker (librdkafka issue 5301) are replaced, and nothing is lost."""
+"""Clients that are stuck are replaced, and nothing is lost; clients at work are not."""
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextlib import ExitStack
 
 import factories
 import pytest
-from distrl.broker import topic_admin
+from distrl.broker import client_watch, consumer, producer, reader, topic_admin
+from distrl.broker.client_watch import ClientWatch
 from distrl.broker.consumer import TaskConsumer
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
-from distrl.config import Config, load
+from distrl.broker.topics import topic_name
+from distrl.config import Config, KafkaSettings, load
 from distrl.types import Heartbeat, LogPosition
 from faults.proxy import Proxy, behind
 from groups import committed, member
@@ -28,7 +31,7 @@ NAMED_S = 3.0
 EACH = 6
 """Clients of each kind: about each sixth forgets the brokers when they have been left out."""
 BEAT = Heartbeat("worker-0", "worker", 0, None, None)
-REPLACED = "the client has forgotten every broker and is replaced"
+REPLACED = "the client has forgotten every broker, and is replaced"
 KINDS = ("reader", "consumer")
 """A producer forgets them too rarely to be waited for."""
 
@@ -53,20 +56,20 @@ class Clients:
         self._running: list[tuple[TaskConsumer, LogPosition]] = []
 
     def poll(self) -> None:
-        for reader, read in zip(self.readers, self.read, strict=True):
-            read += [raw.position for raw in reader.read(0.01)]
-        for consumer in self.consumers:
-            if (found := consumer.poll(0.01)) is not None:
+        for log, read in zip(self.readers, self.read, strict=True):
+            read += [raw.position for raw in log.read(0.01)]
+        for worker in self.consumers:
+            if (found := worker.poll(0.01)) is not None:
                 self.tasks.add(found.task.task_id)
-                self._running.append((consumer, found.position))
+                self._running.append((worker, found.position))
 
     def publish(self) -> list[Future[LogPosition | None]]:
         return [producer.publish("heartbeats", "worker-0", BEAT) for producer in self.producers]
 
     def commit(self) -> None:
         """All tasks that are running, of which some may have gone to other workers."""
-        for consumer, position in self._running:
-            consumer.commit(position)
+        for worker, position in self._running:
+            worker.commit(position)
         self._running.clear()
 
     def poll_for(self, seconds: float) -> None:
@@ -80,6 +83,8 @@ class Clients:
 def test_clients_that_forget_every_broker_are_replaced(
     config: Config, proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """librdkafka issue 5301."""
+
     def replaced() -> set[str]:
         return {each.name.rpartition(".")[2] for each in caplog.records if REPLACED in each.getMessage()}
 
@@ -125,3 +130,45 @@ def test_clients_that_forget_every_broker_are_replaced(
         assert len(log) >= len(published)
         go_on_until(lambda: all(len(read) >= len(log) for read in clients.read), "every reader has read the log")
         assert [read[: len(log)] for read in clients.read] == [log] * EACH
+
+
+def test_clients_at_work_are_not_called_stuck(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor at rest: a reader at the end of the log, a worker whose buffer is full, a producer without a record. What
+    librdkafka's statistics call the state of a partition that is read is in them."""
+    watches: list[Recording] = []
+
+    class Recording(ClientWatch):
+        def __init__(
+            self, kafka: KafkaSettings, topic: str = "", read: Callable[[], Collection[int]] = frozenset, *_: float
+        ) -> None:
+            super().__init__(kafka, topic, read, 0.1)
+            self.looks, self.active, self.was_stuck = 0, set[int](), set[str]()
+            watches.append(self)
+
+        def _look(self, text: str) -> None:
+            super()._look(text)
+            self.looks += 1
+            partitions = json.loads(text)["topics"].get(self._topic, {"partitions": {}})["partitions"].values()
+            self.active |= {each["partition"] for each in partitions if each["fetch_state"] == "active"}
+            self.was_stuck.add(self.stuck)
+
+    for module in (consumer, producer, reader):
+        monkeypatch.setattr(module, "ClientWatch", Recording)
+    for limit in ("STILL_S", "FORGOTTEN_S"):
+        monkeypatch.setattr(client_watch, limit, 3.0)  # on a busy machine an assignment takes a second
+    with ExitStack() as stack:
+        working = stack.enter_context(RecordProducer(config, "a-test"))
+        for number in range(EACH * consumer.LEAST_BUFFERED):
+            task = factories.task(f"task-{number}")
+            working.publish("tasks", task.task_id, task)
+        reading = stack.enter_context(LogReader(config, "tasks"))
+        worker = stack.enter_context(member(config))
+        worker.pause()  # its buffer fills up, and its partitions are paused
+        while not all(watch.looks >= 60 for watch in watches):
+            reading.read(0.05)
+            worker.poll(0.05)
+        assert worker.buffered >= consumer.LEAST_BUFFERED
+    assert len(watches) == 3
+    assert {tuple(watch.was_stuck) for watch in watches} == {("",)}
+    every = set(range(EACH))
+    assert [watch.active for watch in watches if watch._topic == topic_name(config.run, "tasks")] == [every, every]

@@ -1,0 +1,92 @@
+"""Notices by its statistics that a client is stuck: it would wait for ever, without an error, and has to be replaced.
+
+Three ways are known in which a librdkafka client gets stuck:
+
+- It knows no broker. One that has just started does not know the cluster yet, and may name no broker where it is asked
+  for it. The client then forgets all, those of bootstrap.servers included, and in some of these cases never adds one
+  again (librdkafka issue 5301).
+- It asks a broker for a partition that another one leads, as where the leader moves away and back within a moment
+  (issues 3399 and 4976).
+- It does not begin to read a partition that it was given, as where the group's coordinator moves while it is asked for
+  the committed offset (issue 5586).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Final
+
+from distrl.broker.client_settings import Settings
+from distrl.config import KafkaSettings
+
+LOOK_S: Final = 10.0
+"""Interval of librdkafka's statistics, unless a client needs them more often. A client that is not polled keeps them
+all, at 10 KB each."""
+
+FORGOTTEN_S: Final = 5.0
+"""A client that has known no broker for this long is stuck. Mostly librdkafka adds those of bootstrap.servers again
+within a second."""
+
+STILL_S: Final = 30.0
+"""A client is stuck where a partition has stood still for this long. An election takes about ten seconds, and so does a
+request that is repeated as a broker did not answer."""
+
+SOURCES: Final = frozenset(("configured", "learned"))
+"""Where librdkafka has a broker's address from. The others (`logical`, `internal`) are no brokers."""
+
+
+class ClientWatch:
+    """What the statistics of one client say of it. Give `settings()` to the client and poll it: `connected` and `stuck`
+    are as of the last poll.
+
+    topic: its full name. read: the partitions of it that the client is to read now. look_s: interval of statistics.
+    """
+
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        topic: str = "",
+        read: Callable[[], Collection[int]] = frozenset,
+        look_s: float = LOOK_S,
+    ) -> None:
+        self.connected = True
+        """Whether a broker was connected when the statistics were made, at most `look_s` before the last poll. Errors
+        do not show it: librdkafka reports once, or repeatedly, that all brokers are down, and never that one is back
+        (librdkafka issue 5546)."""
+        self._topic, self._read, self._look_s = topic, read, look_s
+        self._reads_from_followers = "client.rack" in kafka.client
+        self._rows: dict[tuple[str, float], int] = {}
+        """(what is wrong, after how many seconds a client is stuck by it) -> statistics in a row that say so."""
+
+    def settings(self) -> Settings:
+        return {"statistics.interval.ms": int(self._look_s * 1000), "stats_cb": self._look}
+
+    @property
+    def stuck(self) -> str:
+        """What is wrong with a client that is stuck, as a predicate; empty for any other."""
+        return next(
+            (what for (what, after_s), count in self._rows.items() if (count - 1) * self._look_s >= after_s), ""
+        )
+
+    def _look(self, text: str) -> None:
+        """Called by librdkafka within any call of the client that polls."""
+        found = json.loads(text)
+        brokers: list[dict[str, Any]] = list(found["brokers"].values())
+        self.connected = any(broker["state"] == "UP" for broker in brokers)
+        wrong = [*self._of_partitions(found.get("topics", {}))]
+        if not any(broker["source"] in SOURCES for broker in brokers):
+            wrong.append(("has forgotten every broker", FORGOTTEN_S))
+        self._rows = {each: self._rows.get(each, 0) + 1 for each in wrong}
+
+    def _of_partitions(self, topics: dict[str, Any]) -> Iterator[tuple[str, float]]:
+        for name, topic in topics.items():
+            read = self._read() if name == self._topic else ()
+            for partition in topic["partitions"].values():
+                number, asked, leader = (partition[key] for key in ("partition", "broker", "leader"))
+                if leader < 0:
+                    continue
+                if asked not in {leader, -1} and not self._reads_from_followers:
+                    yield f"asks broker {asked} for {name}[{number}], which broker {leader} leads", STILL_S
+                if self.connected and number in read and partition["fetch_state"] != "active":
+                    yield f"does not read {name}[{number}]", STILL_S

@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from distrl.broker.client_watch import FORGOTTEN_S, STILL_S, ClientWatch
+from distrl.broker.client_watch import FORGOTTEN_S, LONG_S, STILL_S, ClientWatch
 from distrl.config import KafkaSettings
 
 TOPIC = "distrl.r.tasks"
-BOOTSTRAP = {"state": "INIT", "source": "configured"}
-LEARNED = {"state": "UP", "source": "learned"}
-COORDINATOR = {"state": "UP", "source": "logical"}
+BOOTSTRAP = {"state": "INIT", "source": "configured", "nodeid": -1}
+LEARNED = {"state": "UP", "source": "learned", "nodeid": 1}
+ANOTHER = {"state": "TRY_CONNECT", "source": "learned", "nodeid": 2}
+COORDINATOR = {"state": "UP", "source": "logical", "nodeid": -1}
 READING = "active"
 
 
@@ -20,7 +21,7 @@ def partition(number: int, broker: int = 1, leader: int = 1, fetch_state: str = 
     return {"partition": number, "broker": broker, "leader": leader, "fetch_state": fetch_state}
 
 
-def look(watch: ClientWatch, *brokers: dict[str, str], partitions: tuple[dict[str, Any], ...] = ()) -> str:
+def look(watch: ClientWatch, *brokers: dict[str, Any], partitions: tuple[dict[str, Any], ...] = ()) -> str:
     """What is wrong with the client after these statistics."""
     given = watch.settings()["stats_cb"]
     assert callable(given)
@@ -32,9 +33,9 @@ def look(watch: ClientWatch, *brokers: dict[str, str], partitions: tuple[dict[st
     return watch.stuck
 
 
-def watching(look_s: float, **client: str) -> ClientWatch:
+def watching(look_s: float, before: ClientWatch | None = None, **client: str) -> ClientWatch:
     kafka = KafkaSettings.model_validate({"client": {name.replace("_", "."): value for name, value in client.items()}})
-    return ClientWatch(kafka, TOPIC, lambda: {0, 1}, look_s)
+    return ClientWatch(kafka, TOPIC, lambda: {0, 1}, look_s, before)
 
 
 def test_a_client_that_knows_no_broker_for_long_has_forgotten_them() -> None:
@@ -90,6 +91,8 @@ def test_a_partition_that_is_not_given_or_whose_brokers_are_away_is_not_missed()
     others, away = (partition(2, fetch_state="none"),), (partition(1, fetch_state="validate-epoch-wait"),)
     assert [look(watch, LEARNED, partitions=others) for _ in range(4)] == [""] * 4
     assert [look(watch, BOOTSTRAP, partitions=away) for _ in range(4)] == [""] * 4
+    led_by_another = (partition(1, broker=2, leader=2, fetch_state="offset-wait"),)
+    assert [look(watch, LEARNED, ANOTHER, partitions=led_by_another) for _ in range(4)] == [""] * 4
 
 
 def test_each_partition_has_a_time_of_its_own() -> None:
@@ -97,3 +100,18 @@ def test_each_partition_has_a_time_of_its_own() -> None:
     watch = watching(STILL_S)
     said = [look(watch, LEARNED, partitions=(partition(at % 2, broker=2),)) for at in range(4)]
     assert said == [""] * 4
+
+
+def test_where_replacing_does_not_help_it_is_done_more_and_more_seldom() -> None:
+    def looks_until_stuck(watch: ClientWatch) -> int:
+        return next(at for at in range(1, 1000) if look(watch, LEARNED, partitions=(partition(0, broker=2),)))
+
+    watches = [watching(STILL_S)]
+    waited = [looks_until_stuck(watches[-1])]
+    for _ in range(7):
+        watches.append(watching(STILL_S, watches[-1]))
+        waited.append(looks_until_stuck(watches[-1]))
+    assert waited == [2, 3, 5, 9, 17, 33, 65, 65]
+    for _ in range(int(LONG_S / STILL_S)):
+        look(watches[-1], LEARNED, partitions=(partition(0),))
+    assert looks_until_stuck(watching(STILL_S, watches[-1])) == 2

@@ -74,7 +74,7 @@ def test_a_record_whose_refusal_is_served_while_closing_fails_too(
 ) -> None:
     made = RecordProducer._made
 
-    def refusing(self: RecordProducer, more: dict[str, object]) -> object:
+    def refusing(self: RecordProducer, more: dict[str, object], *_: object) -> object:
         return made(self, more) if more else (RefusingLate(), ClientWatch(self._config.kafka))
 
     monkeypatch.setattr(RecordProducer, "_made", refusing)
@@ -130,10 +130,10 @@ def test_records_wait_on_where_the_client_is_stuck(
     """Also where another client cannot be made at once."""
     make, refused = RecordProducer._made, [BrokerError("kafka.ssl_ca", "is being replaced", "wait")]
 
-    def made(self: RecordProducer, more: dict[str, object]) -> object:
+    def made(self: RecordProducer, *given: Any) -> object:
         if refused:
             raise refused.pop()
-        return make(self, more)
+        return make(self, *given)
 
     monkeypatch.setattr(producer_module, "AGAIN_S", 0.01)
     with RecordProducer(away, "a-test") as producer:

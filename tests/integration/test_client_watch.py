@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextlib import ExitStack
+from typing import Any
 
 import factories
 import pytest
@@ -42,6 +43,9 @@ def config(broker: str) -> Config:
     made = load(sets=[f"run={run}", f"kafka.bootstrap={broker}", f"kafka.task_partitions={EACH}"], environ={})
     topic_admin.ensure(made)
     return made
+
+
+Read = Callable[[], Collection[int]]
 
 
 class Clients:
@@ -139,7 +143,12 @@ def test_clients_at_work_are_not_called_stuck(config: Config, monkeypatch: pytes
 
     class Recording(ClientWatch):
         def __init__(
-            self, kafka: KafkaSettings, topic: str = "", read: Callable[[], Collection[int]] = frozenset, *_: float
+            self,
+            kafka: KafkaSettings,
+            topic: str = "",
+            read: Callable[[], Collection[int]] = frozenset,
+            *_: Any,
+            **__: Any,
         ) -> None:
             super().__init__(kafka, topic, read, 0.1)
             self.looks, self.active, self.was_stuck = 0, set[int](), set[str]()

@@ -21,8 +21,11 @@ from distrl.broker.client_settings import Settings
 from distrl.config import KafkaSettings
 
 LOOK_S: Final = 10.0
-"""Interval of librdkafka's statistics, unless a client needs them more often. A client that is not polled keeps them
-all, at 10 KB each."""
+"""Interval of librdkafka's statistics, unless a client needs them more often."""
+
+PARTITIONS: Final = 16
+"""Of a topic that is read with more partitions, statistics come less often, in proportion: they have about 1 KB for
+each, and a client that is not polled, as while a write is retried, keeps them all."""
 
 FORGOTTEN_S: Final = 5.0
 """A client that has known no broker for this long is stuck. Mostly librdkafka adds those of bootstrap.servers again
@@ -30,7 +33,13 @@ within a second."""
 
 STILL_S: Final = 30.0
 """A client is stuck where a partition has stood still for this long. An election takes about ten seconds, and so does a
-request that is repeated as a broker did not answer."""
+request that is repeated as a broker did not answer. Each client that takes the place of a stuck one has twice as long,
+up to MOST_PATIENT times: where replacing does not help, it must not be done all the time."""
+
+MOST_PATIENT: Final = 64
+
+LONG_S: Final = 7200.0
+"""A client that has worked for this long before it was stuck is replaced by one with the patience of the first."""
 
 SOURCES: Final = frozenset(("configured", "learned"))
 """Where librdkafka has a broker's address from. The others (`logical`, `internal`) are no brokers."""
@@ -41,6 +50,7 @@ class ClientWatch:
     are as of the last poll.
 
     topic: its full name. read: the partitions of it that the client is to read now. look_s: interval of statistics.
+    before: the watch of the client that this one replaces.
     """
 
     def __init__(
@@ -49,6 +59,7 @@ class ClientWatch:
         topic: str = "",
         read: Callable[[], Collection[int]] = frozenset,
         look_s: float = LOOK_S,
+        before: ClientWatch | None = None,
     ) -> None:
         self.connected = True
         """Whether a broker was connected when the statistics were made, at most `look_s` before the last poll. Errors
@@ -56,6 +67,9 @@ class ClientWatch:
         (librdkafka issue 5546)."""
         self._topic, self._read, self._look_s = topic, read, look_s
         self._reads_from_followers = "client.rack" in kafka.client
+        self._looks = 0
+        again = before is not None and before._looks * before._look_s < LONG_S
+        self._patience: float = min(MOST_PATIENT, 2 * before._patience) if before is not None and again else 1
         self._rows: dict[tuple[str, float], int] = {}
         """(what is wrong, after how many seconds a client is stuck by it) -> statistics in a row that say so."""
 
@@ -71,22 +85,23 @@ class ClientWatch:
 
     def _look(self, text: str) -> None:
         """Called by librdkafka within any call of the client that polls."""
+        self._looks += 1
         found = json.loads(text)
         brokers: list[dict[str, Any]] = list(found["brokers"].values())
         self.connected = any(broker["state"] == "UP" for broker in brokers)
-        wrong = [*self._of_partitions(found.get("topics", {}))]
+        up = {broker["nodeid"] for broker in brokers if broker["state"] == "UP"}
+        wrong = [(what, STILL_S * self._patience) for what in self._of_partitions(found.get("topics", {}), up)]
         if not any(broker["source"] in SOURCES for broker in brokers):
             wrong.append(("has forgotten every broker", FORGOTTEN_S))
         self._rows = {each: self._rows.get(each, 0) + 1 for each in wrong}
 
-    def _of_partitions(self, topics: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    def _of_partitions(self, topics: dict[str, Any], up: Collection[int]) -> Iterator[str]:
+        """up: the ids of the brokers that are connected. A partition whose leader is away is waited for."""
         for name, topic in topics.items():
             read = self._read() if name == self._topic else ()
             for partition in topic["partitions"].values():
                 number, asked, leader = (partition[key] for key in ("partition", "broker", "leader"))
-                if leader < 0:
-                    continue
-                if asked not in {leader, -1} and not self._reads_from_followers:
-                    yield f"asks broker {asked} for {name}[{number}], which broker {leader} leads", STILL_S
-                if self.connected and number in read and partition["fetch_state"] != "active":
-                    yield f"does not read {name}[{number}]", STILL_S
+                if leader >= 0 and asked not in {leader, -1} and not self._reads_from_followers:
+                    yield f"asks broker {asked} for {name}[{number}], which broker {leader} leads"
+                if leader in up and number in read and partition["fetch_state"] != "active":
+                    yield f"does not read {name}[{number}]"

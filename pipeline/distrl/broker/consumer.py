@@ -55,7 +55,10 @@ paused, which costs: after a resume librdkafka sleeps for up to a second before 
 
 RESUME_S = 5.0
 """Interval at which partitions that are not paused are resumed again: librdkafka may lose a resume during a rebalance
-(its issue 5591), and does nothing where a partition is not paused."""
+(its issue 5591). To resume a partition that is not paused does nothing."""
+
+AGAIN_S = 1.0
+"""Pause before a client that cannot be made is tried again."""
 
 LOOK_S = 1.0
 """Interval of librdkafka's statistics, by which `brokers_away` is known."""
@@ -247,9 +250,9 @@ class TaskConsumer:
         if leaving.running:
             LOG.warning("the broker does not answer: the workers' group notices the leave after the session time-out")
 
-    def _made(self) -> tuple[Consumer, ClientWatch]:
-        """A client that is in no group yet."""
-        watch = ClientWatch(self._config.kafka, self._topic, lambda: self.partitions, LOOK_S)
+    def _made(self, before: ClientWatch | None = None) -> tuple[Consumer, ClientWatch]:
+        """A client that is in no group yet. before: of the client that it replaces."""
+        watch = ClientWatch(self._config.kafka, self._topic, lambda: self.partitions, LOOK_S, before)
 
         def on_error(error: KafkaError) -> None:
             if watch is self._watch:  # else its client was replaced
@@ -267,9 +270,14 @@ class TaskConsumer:
 
     def _replace(self) -> None:
         """Continue with another client, which joins the group anew. The tasks in flight count as reassigned."""
-        LOG.warning("reading tasks: the client %s, and is replaced", self._watch.stuck)
-        old = self._consumer
-        self._consumer, self._watch = self._made()
+        stuck, old = self._watch.stuck, self._consumer
+        try:
+            self._consumer, self._watch = self._made(self._watch)
+        except BrokerError as error:  # a file that its settings name is being changed, say
+            LOG.warning("reading tasks: the client %s, and cannot be replaced yet: %s", stuck, error)
+            time.sleep(AGAIN_S)
+            return
+        LOG.warning("reading tasks: the client %s, and is replaced", stuck)
         with self._lock:
             self._flight.revoked(self._flight.owned)
         self._buffered.clear()

@@ -233,8 +233,8 @@ class RecordProducer:
         except BrokerError as error:
             self._fail(queued.future, error)
 
-    def _made(self, more: Settings) -> tuple[Producer, ClientWatch]:
-        watch = ClientWatch(self._config.kafka)
+    def _made(self, more: Settings, before: ClientWatch | None = None) -> tuple[Producer, ClientWatch]:
+        watch = ClientWatch(self._config.kafka, before=before)
         try:
             return Producer(self._settings | watch.settings() | more), watch
         except KafkaException as error:
@@ -344,7 +344,7 @@ class RecordProducer:
         """Send the unacknowledged records by a new client, in the same order; one of the old ones has failed for
         good."""
         with self._lock:
-            made, watch = self._made({})
+            made, watch = self._made({}, self._watches[0])
             waiting = [queued for queued, _ in self._unacknowledged.values()]
             LOG.warning("%s; sending %d unacknowledged records again", reason, len(waiting))
             self._generation += 1

@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from distrl.broker.client_settings import Settings
-from distrl.broker.client_watch import ClientWatch
+from distrl.broker.client_watch import LOOK_S, PARTITIONS, ClientWatch
 from distrl.broker.connect import PERMANENT, ErrorLog, UnknownTopicError, admin, explain, failover_s, settings
 from distrl.broker.producer import Headers, position_of
 from distrl.broker.topic_admin import broker_count, offsets, partition_count
@@ -56,6 +56,9 @@ OLD_LEADER_S = 5.0
 frozen still believes to be the leader when it goes on, and answers with its old end until the cluster corrects it: up
 to a tenth of a second, as measured. A broker that is cut off from the cluster does so for longer; each attempt may
 reach another broker."""
+
+AGAIN_S = 1.0
+"""Pause before a client that cannot be made is tried again."""
 
 ASK_AGAIN_S = 0.2
 
@@ -285,9 +288,10 @@ class LogReader:
     def close(self) -> None:
         self._consumer.close()
 
-    def _made(self) -> tuple[Consumer, ClientWatch]:
-        """A client that reads from the next records on."""
-        watch = ClientWatch(self._config.kafka, self.topic, self._next.keys)
+    def _made(self, before: ClientWatch | None = None) -> tuple[Consumer, ClientWatch]:
+        """A client that reads from the next records on. before: of the client that it replaces."""
+        look_s = LOOK_S * max(1.0, len(self._next) / PARTITIONS)
+        watch = ClientWatch(self._config.kafka, self.topic, self._next.keys, look_s, before)
         own = self._own | watch.settings()
         try:
             made = Consumer(settings(self._config.kafka, f"distrl-reader-{self._name}", own, self._on_error))
@@ -302,9 +306,14 @@ class LogReader:
         return TopicPartition(self.topic, partition, self._next[partition], leader_epoch=epoch)
 
     def _replace(self) -> None:
-        LOG.warning("reading %s: the client %s, and is replaced", self.topic, self._watch.stuck)
-        old = self._consumer
-        self._consumer, self._watch = self._made()
+        stuck, old = self._watch.stuck, self._consumer
+        try:
+            self._consumer, self._watch = self._made(self._watch)
+        except BrokerError as error:  # a file that its settings name is being changed, say
+            LOG.warning("reading %s: the client %s, and cannot be replaced yet: %s", self.topic, stuck, error)
+            time.sleep(AGAIN_S)
+            return
+        LOG.warning("reading %s: the client %s, and is replaced", self.topic, stuck)
         old.close()
 
     def _on_error(self, error: KafkaError) -> None:

@@ -2,9 +2,9 @@
 
 Three ways are known in which a librdkafka client gets stuck:
 
-- It knows no broker. One that has just started does not know the cluster yet, and may name no broker where it is asked
-  for it. The client then forgets all, those of bootstrap.servers included, and in some of these cases never adds one
-  again (librdkafka issue 5301).
+- It knows no broker. A broker that has just started may name none where it is asked for the cluster, as it does not
+  know it yet. The client then forgets all, those of bootstrap.servers included, and in some of these cases never adds
+  one again (librdkafka issue 5301).
 - It asks a broker for a partition that another one leads, as where the leader moves away and back within a moment
   (issues 3399 and 4976).
 - It does not begin to read a partition that it was given, as where the group's coordinator moves while it is asked for

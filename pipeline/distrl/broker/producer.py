@@ -5,8 +5,8 @@ queues the record and returns a future that the thread completes. A record stays
 for as long as the process lives; `waiting` counts them, and a caller that sees it grow starts no new work.
 
 A broker that has lost acknowledged records, as after a power loss, refuses everything this client sends next; and a
-client may be stuck (client_watch.py). A new client then sends the unacknowledged records again. Some may be
-in the log twice, which every reader of a topic takes for one record.
+client may be stuck (client_watch.py). A new client then sends the unacknowledged records again. Some may be in the log
+twice, which every reader of a topic takes for one record.
 
 After a fatal error of the client its records fail and `publish` raises. So it is if the thread ends unexpectedly:
 nobody waits for an acknowledgement that cannot come.

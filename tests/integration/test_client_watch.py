@@ -68,7 +68,7 @@ class Clients:
                 self._running.append((worker, found.position))
 
     def publish(self) -> list[Future[LogPosition | None]]:
-        return [producer.publish("heartbeats", "worker-0", BEAT) for producer in self.producers]
+        return [each.publish("heartbeats", "worker-0", BEAT) for each in self.producers]
 
     def commit(self) -> None:
         """All tasks that are running, of which some may have gone to other workers."""
@@ -129,8 +129,8 @@ def test_clients_that_forget_every_broker_are_replaced(
         go_on_until(lambda: all(each.partitions for each in clients.consumers), "every worker has partitions")
         go_on_until(lambda: clients.tasks == fed, "every task has come")
         go_on_until(lambda: sum(committed(config).values()) == len(fed), "every task is committed")
-        with LogReader(config, "heartbeats") as reader:
-            log = [raw.position for batch in reader.to_end() for raw in batch]
+        with LogReader(config, "heartbeats") as whole:
+            log = [raw.position for batch in whole.to_end() for raw in batch]
         assert len(log) >= len(published)
         go_on_until(lambda: all(len(read) >= len(log) for read in clients.read), "every reader has read the log")
         assert [read[: len(log)] for read in clients.read] == [log] * EACH
@@ -142,14 +142,7 @@ def test_clients_at_work_are_not_called_stuck(config: Config, monkeypatch: pytes
     watches: list[Recording] = []
 
     class Recording(ClientWatch):
-        def __init__(
-            self,
-            kafka: KafkaSettings,
-            topic: str = "",
-            read: Callable[[], Collection[int]] = frozenset,
-            *_: Any,
-            **__: Any,
-        ) -> None:
+        def __init__(self, kafka: KafkaSettings, topic: str = "", read: Read = frozenset, *_: Any, **__: Any) -> None:
             super().__init__(kafka, topic, read, 0.1)
             self.looks, self.active, self.was_stuck = 0, set[int](), set[str]()
             watches.append(self)

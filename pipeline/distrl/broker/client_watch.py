@@ -14,11 +14,16 @@ Three ways are known in which a librdkafka client gets stuck:
 from __future__ import annotations
 
 import json
+import logging
+import time
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from distrl.broker.client_settings import Settings
 from distrl.config import KafkaSettings
+from distrl.errors import BrokerError
+
+T = TypeVar("T")
 
 LOOK_S: Final = 10.0
 """Interval of librdkafka's statistics, unless a client needs them more often."""
@@ -40,6 +45,9 @@ MOST_PATIENT: Final = 64
 
 LONG_S: Final = 7200.0
 """A client that has worked for this long before it was stuck is replaced by one with the patience of the first."""
+
+AGAIN_S: Final = 1.0
+"""Pause before a client that cannot be made is tried again."""
 
 SOURCES: Final = frozenset(("configured", "learned"))
 """Where librdkafka has a broker's address from. The others (`logical`, `internal`) are no brokers."""
@@ -83,13 +91,25 @@ class ClientWatch:
             (what for (what, after_s), count in self._rows.items() if (count - 1) * self._look_s >= after_s), ""
         )
 
+    def replacement(self, make: Callable[[], T], log: logging.Logger, doing: str) -> T | None:
+        """What `make` makes in the place of the client, which is stuck; None, after a pause, where that raises
+        BrokerError: a file that its settings name is being changed, say. doing: what the client is for, for the log."""
+        try:
+            made = make()
+        except BrokerError as error:
+            log.warning("%s: the client %s, and cannot be replaced yet: %s", doing, self.stuck, error)
+            time.sleep(AGAIN_S)
+            return None
+        log.warning("%s: the client %s, and is replaced", doing, self.stuck)
+        return made
+
     def _look(self, text: str) -> None:
         """Called by librdkafka within any call of the client that polls."""
         self._looks += 1
         found = json.loads(text)
         brokers: list[dict[str, Any]] = list(found["brokers"].values())
-        self.connected = any(broker["state"] == "UP" for broker in brokers)
         up = {broker["nodeid"] for broker in brokers if broker["state"] == "UP"}
+        self.connected = bool(up)
         wrong = [(what, STILL_S * self._patience) for what in self._of_partitions(found.get("topics", {}), up)]
         if not any(broker["source"] in SOURCES for broker in brokers):
             wrong.append(("has forgotten every broker", FORGOTTEN_S))

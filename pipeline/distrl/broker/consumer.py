@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Set
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -56,9 +57,6 @@ paused, which costs: after a resume librdkafka sleeps for up to a second before 
 RESUME_S = 5.0
 """Interval at which partitions that are not paused are resumed again: librdkafka may lose a resume during a rebalance
 (its issue 5591). To resume a partition that is not paused does nothing."""
-
-AGAIN_S = 1.0
-"""Pause before a client that cannot be made is tried again."""
 
 LOOK_S = 1.0
 """Interval of librdkafka's statistics, by which `brokers_away` is known."""
@@ -270,17 +268,12 @@ class TaskConsumer:
 
     def _replace(self) -> None:
         """Continue with another client, which joins the group anew. The tasks in flight count as reassigned."""
-        stuck, old = self._watch.stuck, self._consumer
-        try:
-            self._consumer, self._watch = self._made(self._watch)
-        except BrokerError as error:  # a file that its settings name is being changed, say
-            LOG.warning("reading tasks: the client %s, and cannot be replaced yet: %s", stuck, error)
-            time.sleep(AGAIN_S)
+        made = self._watch.replacement(lambda: self._made(self._watch), LOG, "reading tasks")
+        if made is None:
             return
-        LOG.warning("reading tasks: the client %s, and is replaced", stuck)
-        with self._lock:
-            self._flight.revoked(self._flight.owned)
-        self._buffered.clear()
+        old = self._consumer
+        self._consumer, self._watch = made
+        self._give_up(self.partitions)
         self._joined, self._stopped, self._committing = False, False, 0
         SupervisedThread(old.close, "closing a replaced client")  # which may wait for a broker for ever
 
@@ -399,7 +392,10 @@ class TaskConsumer:
         consumer.incremental_unassign(places)
         if consumer is not self._consumer:
             return  # it was replaced, and its partitions given up then
-        gone = {place.partition for place in places}
+        self._give_up({place.partition for place in places})
+
+    def _give_up(self, partitions: Set[int]) -> None:
+        """These belong to other workers from now on."""
         with self._lock:
-            self._flight.revoked(gone)
-        self._buffered.drop(gone)
+            self._flight.revoked(partitions)
+        self._buffered.drop(partitions)

@@ -32,7 +32,7 @@ from types import TracebackType
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from distrl.broker.client_settings import Settings
-from distrl.broker.client_watch import ClientWatch
+from distrl.broker.client_watch import AGAIN_S, ClientWatch
 from distrl.broker.connect import (
     ACKNOWLEDGE_TIMEOUT_S,
     BATCH_OVERHEAD_BYTES,
@@ -65,9 +65,6 @@ POLL_S = 0.1
 WARN_AFTER_S = 5.0
 WARN_EVERY_S = 12.0
 """After this long, and then at this interval, unacknowledged records are warned about."""
-
-AGAIN_S = 1.0
-"""Pause before a client that cannot be made is tried again."""
 
 PURGE_S = 1.0
 """Longest wait for the callbacks of purged records; they are served at once."""
@@ -318,14 +315,15 @@ class RecordProducer:
     def _wait(self, producer: Producer, serve: Callable[[float], int], timeout_s: float) -> None:
         """Serve callbacks. The client raises a fatal error here and then keeps its records for ever, so they are sent
         by a new client, or purged and failed."""
-        bootstrap = self._config.kafka.bootstrap
         try:
             serve(timeout_s)
         except KafkaException as error:
-            if error.args[0].code() in RECORDS_LOST and not self._closing.is_set():
-                self._begin_again(f"{bootstrap} has lost records that it had acknowledged ({error.args[0].str()})")
+            reason = error.args[0]
+            if reason.code() in RECORDS_LOST and not self._closing.is_set():
+                where = self._config.kafka.bootstrap
+                self._begin_again(f"{where} has lost records that it had acknowledged ({reason.str()})")
                 return
-            over = explain(error.args[0], f"run {self._config.run}", "publish any record", self._config.kafka)
+            over = explain(reason, f"run {self._config.run}", "publish any record", self._config.kafka)
             with self._lock:
                 self._over = over
             producer.purge()

@@ -57,9 +57,6 @@ frozen still believes to be the leader when it goes on, and answers with its old
 to a tenth of a second, as measured. A broker that is cut off from the cluster does so for longer; each attempt may
 reach another broker."""
 
-AGAIN_S = 1.0
-"""Pause before a client that cannot be made is tried again."""
-
 ASK_AGAIN_S = 0.2
 
 NO_EPOCH = -1
@@ -306,15 +303,11 @@ class LogReader:
         return TopicPartition(self.topic, partition, self._next[partition], leader_epoch=epoch)
 
     def _replace(self) -> None:
-        stuck, old = self._watch.stuck, self._consumer
-        try:
-            self._consumer, self._watch = self._made(self._watch)
-        except BrokerError as error:  # a file that its settings name is being changed, say
-            LOG.warning("reading %s: the client %s, and cannot be replaced yet: %s", self.topic, stuck, error)
-            time.sleep(AGAIN_S)
-            return
-        LOG.warning("reading %s: the client %s, and is replaced", self.topic, stuck)
-        old.close()
+        made = self._watch.replacement(lambda: self._made(self._watch), LOG, f"reading {self.topic}")
+        if made is not None:
+            old = self._consumer
+            self._consumer, self._watch = made
+            old.close()
 
     def _on_error(self, error: KafkaError) -> None:
         """Called within any client call, so it only stores the error for `read` to raise.

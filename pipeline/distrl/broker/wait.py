@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from distrl.broker.connect import admin, check, explain, request_timeout_s
@@ -31,7 +30,7 @@ def wait_for_topics(config: Config, names: Collection[str], timeout_s: float, re
 
     def look() -> None:
         check(config)
-        _look(admin(config.kafka), config, topics)  # a new one each time: it may be stuck (client_watch.py)
+        _look(config, topics)
 
     def before_sleep(state: RetryCallState) -> None:
         nonlocal reported
@@ -50,7 +49,8 @@ def wait_for_topics(config: Config, names: Collection[str], timeout_s: float, re
     )(look)
 
 
-def _look(client: AdminClient, config: Config, topics: Collection[str]) -> None:
+def _look(config: Config, topics: Collection[str]) -> None:
+    client = admin(config.kafka)  # a new one each time: one that is kept may be stuck (client_watch.py)
     timeout_s = request_timeout_s(config.kafka)
     for name, answer in client.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s).items():
         try:

@@ -4,6 +4,7 @@ import ctypes
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -204,7 +205,7 @@ def test_a_client_that_is_made_anew_may_have_lost_its_lonely_one(monkeypatch: py
     """Whoever serves both at that moment goes on."""
     producer = object.__new__(RecordProducer)
     producer._producer = producer._unbatched = SimpleNamespace(poll=None)  # type: ignore[assignment]
-    producer._watches, producer._closing = [], threading.Event()
+    producer._watches, producer._reported, producer._closing = [], deque(), threading.Event()
 
     def made_anew(*_: object) -> None:
         producer._unbatched = None

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, TypeVar
 
@@ -54,8 +55,8 @@ SOURCES: Final = frozenset(("configured", "learned"))
 
 
 class ClientWatch:
-    """What the statistics of one client say of it. Give `settings()` to the client and poll it: `connected` and `stuck`
-    are as of the last poll.
+    """What the statistics of one client say of it. Give `settings()` to the client, poll it, and ask `stuck` after each
+    poll. One thread, but for `connected`.
 
     topic: its full name. read: the partitions of it that the client is to read now. look_s: interval of statistics.
     before: the watch of the client that this one replaces.
@@ -70,9 +71,9 @@ class ClientWatch:
         before: ClientWatch | None = None,
     ) -> None:
         self.connected = True
-        """Whether a broker was connected when the statistics were made, at most `look_s` before the last poll. Errors
-        do not show it: librdkafka reports once, or repeatedly, that all brokers are down, and never that one is back
-        (librdkafka issue 5546)."""
+        """Whether a broker was connected when the statistics were made, at most `look_s` before the last poll after
+        which `stuck` was asked. Errors do not show it: librdkafka reports once, or repeatedly, that all brokers are
+        down, and never that one is back (librdkafka issue 5546)."""
         self._topic, self._read, self._look_s = topic, read, look_s
         self._reads_from_followers = "client.rack" in kafka.client
         self._looks = 0
@@ -80,13 +81,18 @@ class ClientWatch:
         self._patience: float = min(MOST_PATIENT, 2 * before._patience) if before is not None and again else 1
         self._rows: dict[tuple[str, float], int] = {}
         """(what is wrong, after how many seconds a client is stuck by it) -> statistics in a row that say so."""
+        self._new: deque[str] = deque()
+        """Statistics that were not looked at yet, as JSON."""
 
     def settings(self) -> Settings:
-        return {"statistics.interval.ms": int(self._look_s * 1000), "stats_cb": self._look}
+        # The callback is not Python code, in which Ctrl-C would be lost (OnError in connect.py).
+        return {"statistics.interval.ms": int(self._look_s * 1000), "stats_cb": self._new.append}
 
     @property
     def stuck(self) -> str:
         """What is wrong with a client that is stuck, as a predicate; empty for any other."""
+        while self._new:
+            self._look(self._new.popleft())
         return next(
             (what for (what, after_s), count in self._rows.items() if (count - 1) * self._look_s >= after_s), ""
         )
@@ -104,7 +110,6 @@ class ClientWatch:
         return made
 
     def _look(self, text: str) -> None:
-        """Called by librdkafka within any call of the client that polls."""
         self._looks += 1
         found = json.loads(text)
         brokers: list[dict[str, Any]] = list(found["brokers"].values())

@@ -121,8 +121,12 @@ class Cluster:
     """How many it has."""
 
 
-OnError = Callable[[KafkaError], None]
-"""librdkafka's error callback, called in the thread that polls the client."""
+OnError = Callable[[KafkaError], object]
+"""librdkafka's error callback, called in the thread that polls the client.
+
+Where that thread may be interrupted by Ctrl-C, the callback must not be Python code, so it is the `append` of a deque:
+KeyboardInterrupt is raised in the first Python code that runs after the signal, and if that is a callback, the client
+loses the exception and raises SystemError (confluent-kafka 2.16)."""
 
 
 def settings(
@@ -146,7 +150,7 @@ def _connecting(kafka: KafkaSettings, client_id: str, on_error: OnError | None) 
         "bootstrap.servers": kafka.bootstrap,
         "security.protocol": kafka.security_protocol,
         "client.id": client_id,
-        "error_cb": on_error or _log_error,
+        "error_cb": on_error or log_error,
         "logger": LOG,
         "log_level": 2,  # errors reach `on_error`; librdkafka would log them once a second per client as well
         "reconnect.backoff.ms": 50,
@@ -360,5 +364,6 @@ class ErrorLog:
         self._logger.log(level, "%s: %s", self._doing, reported(error))
 
 
-def _log_error(error: KafkaError) -> None:
+def log_error(error: KafkaError) -> None:
+    """Log a client's asynchronous error."""
     LOG.warning("%s: %s", error.name(), reported(error))

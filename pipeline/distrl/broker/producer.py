@@ -23,6 +23,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -38,6 +39,7 @@ from distrl.broker.connect import (
     BATCH_OVERHEAD_BYTES,
     BeyondUseError,
     explain,
+    log_error,
     settings,
 )
 from distrl.broker.framing import sent_as
@@ -114,7 +116,9 @@ class RecordProducer:
             "message.timeout.ms": 0,  # no time-out: a lost acknowledgement must not lose a finished trajectory
         }
         self._sent_as = sent_as(config.kafka)
-        self._settings = settings(config.kafka, client_id, own)
+        self._reported: deque[KafkaError] = deque()
+        """By the clients, and not logged yet."""
+        self._settings = settings(config.kafka, client_id, own, self._reported.append)
         self._producer, watch = self._made({})
         self._watches = [watch]
         """Of each client."""
@@ -294,6 +298,8 @@ class RecordProducer:
                 self._wait(self._producer, self._producer.poll, POLL_S / 2)
                 if self._unbatched is not None:  # the clients may have been replaced meanwhile
                     self._wait(self._unbatched, self._unbatched.poll, POLL_S / 2)
+            while self._reported:
+                log_error(self._reported.popleft())
             if stuck := next((each.stuck for each in self._watches if each.stuck), ""):
                 self._replace(stuck)
             self._warn_waiting(time.monotonic())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import methodcaller
@@ -175,6 +176,8 @@ class LogReader:
         self._refused_since: dict[int, float] = {}
         """Since when a broker says of a partition that it does not have the next record."""
         self._permanent_error: KafkaError | None = None
+        self._reported: deque[KafkaError] = deque()
+        """By the client, and not looked at yet."""
         self._errors = ErrorLog(LOG, f"reading {self.topic}")
         has_marks = self._committed_only or TOPICS[topic].fenced
         own: Settings = {
@@ -213,6 +216,8 @@ class LogReader:
             self._replace()
         self._errors.polling()
         message = self._consumer.poll(timeout_s)
+        while self._reported:
+            self._on_error(self._reported.popleft())
         if message is None:
             self._errors.drained()
         else:
@@ -291,7 +296,7 @@ class LogReader:
         watch = ClientWatch(self._config.kafka, self.topic, self._next.keys, look_s, before)
         own = self._own | watch.settings()
         try:
-            made = Consumer(settings(self._config.kafka, f"distrl-reader-{self._name}", own, self._on_error))
+            made = Consumer(settings(self._config.kafka, f"distrl-reader-{self._name}", own, self._reported.append))
             made.assign([self._place(partition) for partition in self._next])
         except KafkaException as error:
             raise explain(error.args[0], self.topic, "read the log", self._config.kafka) from None
@@ -310,7 +315,7 @@ class LogReader:
             old.close()
 
     def _on_error(self, error: KafkaError) -> None:
-        """Called within any client call, so it only stores the error for `read` to raise.
+        """Store a permanent error, for `read` to raise after the records before it.
 
         Other errors are transient: librdkafka reconnects and fetches again, and `to_end` has its deadline.
         """

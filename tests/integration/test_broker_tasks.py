@@ -14,13 +14,14 @@ import pytest
 from distrl.broker import topic_admin
 from distrl.broker.consumer import LoggedTask, TaskConsumer, most_buffered
 from distrl.broker.dead_letters import DeadLetters
-from distrl.broker.group import begin
+from distrl.broker.group import begin, commit
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.errors import BrokerError, WireError
 from distrl.types import LogPosition, Task
+from faults.proxy import Proxy, behind
 from groups import PHONES, committed, member, members
 
 pytestmark = pytest.mark.integration
@@ -327,3 +328,16 @@ def test_a_group_without_offsets_begins_at_the_first_task(config: Config, produc
     assert committed(config) == expected
     assert begin(config) == 0
     assert committed(config) == expected
+
+
+@pytest.mark.timeout(60)
+def test_a_commit_for_the_workers_ends_where_no_broker_answers(config: Config, proxy: Proxy) -> None:
+    """librdkafka waits for ever (its issue 3740)."""
+    away = behind(proxy, config, connect_timeout_s=1.0)
+    commit(away, {0: 0})
+    proxy.cut()
+    with pytest.raises(BrokerError, match=r"did not answer within 4 s"):
+        commit(away, {0: 1})
+    proxy.hint()
+    commit(away, {0: 2})
+    assert committed(config) == {0: 2}

@@ -7,17 +7,19 @@ a moment after a restart (librdkafka issue 5040).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import closing
 from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from distrl.broker.connect import admin, explain, settings, with_retry
+from distrl.broker.connect import admin, explain, failover_s, no_answer, settings, with_retry
 from distrl.broker.reader import RawRecord, read_since
 from distrl.broker.topic_admin import offsets, partition_count
 from distrl.broker.topics import topic_name
 from distrl.config import Config
-from distrl.errors import BrokerError
+from distrl.errors import BrokerError, DistrlError
+from distrl.supervised import SupervisedThread
 
 ASK_S = 5.0
 """Longest wait for an answer; callers ask again later."""
@@ -108,10 +110,28 @@ def begin(config: Config) -> int:
 
 
 def _commit(config: Config, to: Mapping[int, int]) -> None:
-    places = [TopicPartition(topic_name(config.run, "tasks"), partition, offset) for partition, offset in to.items()]
+    """Raises KafkaException where the broker refuses, BrokerError where none answers."""
+    name = topic_name(config.run, "tasks")
+    places = [TopicPartition(name, partition, offset) for partition, offset in to.items()]
     own = {"group.id": workers_group(config), "enable.auto.commit": False}
-    with closing(Consumer(settings(config.kafka, "distrl-offsets", own))) as consumer:
-        with_retry(config.kafka, lambda: consumer.commit(offsets=places, asynchronous=False))
+    done: Future[None] = Future()
+
+    def work() -> None:
+        try:
+            with closing(Consumer(settings(config.kafka, "distrl-offsets", own))) as consumer:
+                with_retry(config.kafka, lambda: consumer.commit(offsets=places, asynchronous=False))
+        except (KafkaException, DistrlError) as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    # librdkafka waits for the group's coordinator without a time-out (its issue 3740), so a daemon thread does.
+    SupervisedThread(work, "committing the workers' offsets", done.set_exception)
+    longest_s = 2 * failover_s(config.kafka)
+    try:
+        done.result(longest_s)
+    except TimeoutError:
+        raise no_answer(name, longest_s) from None
 
 
 def _unwritten(error: KafkaException, config: Config) -> BrokerError:

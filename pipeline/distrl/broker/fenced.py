@@ -25,6 +25,7 @@ from distrl.broker.producer import BY_KEY, Headers, position_or_none, refuse_too
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError
+from distrl.interruptions import interruptions_deferred
 from distrl.types import LogPosition, Record
 from distrl.wire.cloud_events import event_headers
 from distrl.wire.codec import encode
@@ -200,20 +201,22 @@ class FencedProducer:
                 failed.append(error)
 
         try:
-            self._errors.polling()
-            self._producer.poll(0)  # serves the errors since the last write
-            self._errors.drained()
-            self._producer.begin_transaction()
-            for each, value, headers in sent:
-                self._producer.produce(
-                    each.topic,
-                    value=value,
-                    key=each.key,
-                    headers=list(headers),
-                    partition=each.partition,
-                    on_delivery=acknowledged,
-                )
-            end()
+            # confluent-kafka loses what is raised in a callback (OnError in connect.py), as KeyboardInterrupt may be.
+            with interruptions_deferred():
+                self._errors.polling()
+                self._producer.poll(0)  # serves the errors since the last write
+                self._errors.drained()
+                self._producer.begin_transaction()
+                for each, value, headers in sent:
+                    self._producer.produce(
+                        each.topic,
+                        value=value,
+                        key=each.key,
+                        headers=list(headers),
+                        partition=each.partition,
+                        on_delivery=acknowledged,
+                    )
+                end()
         except KafkaException as error:
             # Not aborted here: the next opener does that, or the broker after a time-out.
             reason = next((e for e in [*failed, error.args[0]] if e.code() in FENCED), error.args[0])

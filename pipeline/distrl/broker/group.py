@@ -78,7 +78,10 @@ class GroupOffsets:
 
 
 def commit(config: Config, to: Mapping[int, int]) -> None:
-    """Commit the workers' group, which has no members, to these offsets by partition of `tasks`. Raises BrokerError."""
+    """Commit the workers' group, which has no members, to these offsets by partition of `tasks`.
+
+    Raises BrokerError; where none has answered in time the process has to end, as the commit may come yet.
+    """
     try:
         _commit(config, to)
     except KafkaException as error:

@@ -13,10 +13,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
 
 import psutil
 
@@ -34,7 +33,6 @@ DISK_FULL = ("no space left on device", "disk quota exceeded", "minimum free dri
 FULL_BYTES = 64 * 1024
 """With less free space than this the reason may be missing from the log too."""
 LAST_BYTES = 8192
-INTERRUPTIONS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class CancelledError(StackError):
@@ -169,25 +167,6 @@ def start(
             raise StackError(name, f"{line[0]} cannot be run ({error.strerror})", "see `distrl doctor`") from None
     child = Child(name, popen.pid, birth_of(popen.pid), directory, popen, log_start=log_start)
     return _saved(child, directory)
-
-
-@contextmanager
-def interruptions_deferred() -> Iterator[None]:
-    """Signals that this process handles are handled after the block: a child whose pid is not written yet could not be
-    found again. In another thread than the main one no handler runs, and nothing is done."""
-    came: list[int] = []
-    before: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        before = {number: found for number in INTERRUPTIONS if callable(found := signal.getsignal(number))}
-    try:
-        for number in before:
-            signal.signal(number, lambda number, _: came.append(number))
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for number in came:
-            signal.raise_signal(number)
 
 
 def adopt(name: str, pid: int, directory: Path, owner: object) -> Child:

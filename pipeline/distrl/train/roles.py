@@ -14,10 +14,11 @@ import yaml
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import ENV_PREFIX, Config
 from distrl.errors import DistrlError, StackError
+from distrl.interruptions import interruptions_deferred
 from distrl.stack.exported_settings import portable
 from distrl.stack.locks import held
 from distrl.stack.private_file import write_private
-from distrl.stack.processes import Child, find_all, interruptions_deferred, kill_all, start, stop_all
+from distrl.stack.processes import Child, find_all, kill_all, start, stop_all
 from distrl.train.folder import LOCK, trained_on
 from distrl.train.restarts import TRIES, Restarts
 from distrl.train.servers import Servers

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
-from distrl.broker.claims import MOST_AHEAD_MS, Claim
+from distrl.broker.claims import MOST_AHEAD_MS, Claim, _counting
 
 
 def test_a_claim_is_above_all_that_were_there_whatever_the_clock() -> None:
@@ -35,3 +38,19 @@ def test_a_claim_far_ahead_of_the_brokers_clock_counts_for_nothing() -> None:
     assert Claim(now + MOST_AHEAD_MS, "a").counts(now)
     assert not Claim(now + MOST_AHEAD_MS + 1, "a").counts(now)
     assert not Claim(10**18 - 1, "a").counts(now), "after which no greater one could be read"
+
+
+def written(claim: Claim, timestamp: int) -> Any:
+    """As the record of it is read from the log."""
+    return SimpleNamespace(headers=(claim.header,), timestamp=timestamp)
+
+
+def test_a_claim_from_when_the_brokers_clock_was_ahead_is_followed_by_claims_that_count() -> None:
+    """Else nobody could claim the role until the time of that clock has come."""
+    now, year = 1_700_000_000_000, 365 * MOST_AHEAD_MS
+    old = Claim.after([], now + year)
+    new = Claim.after([old], now)
+    log = [written(old, now + year), written(Claim(10**18 - 1, "a"), now), written(new, now)]
+    assert [claim for claim, _ in _counting(log)] == [old, new]
+    assert max(claim for claim, _ in _counting(log)) == new
+    assert _counting([written(old, now)]) == []

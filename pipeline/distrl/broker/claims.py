@@ -28,7 +28,7 @@ from typing import Final
 from distrl.broker.connect import failover_s
 from distrl.broker.fenced import TRANSACTION_TIMEOUT_S, FencedError, this_process
 from distrl.broker.producer import Headers, RecordProducer
-from distrl.broker.reader import LogReader
+from distrl.broker.reader import LogReader, RawRecord
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError
@@ -70,9 +70,10 @@ class Claim:
         fits = number.isdecimal() and len(number) <= LONGEST_NUMBER and 0 < len(nonce) <= LONGEST_NONCE
         return cls(int(number), nonce) if fits else None
 
-    def counts(self, written_ms: int) -> bool:
-        """Whether it is not too far in the future. written_ms: when it arrived at the broker, by the broker's clock."""
-        return self.number <= written_ms + MOST_AHEAD_MS
+    def counts(self, written_ms: int, highest: int = 0) -> bool:
+        """Whether it is not too far in the future. written_ms: when it arrived at the broker, by the broker's clock.
+        highest: the highest number that counted before. That one may be ahead, from when the broker's clock was."""
+        return self.number <= max(written_ms, highest) + MOST_AHEAD_MS
 
     @property
     def header(self) -> tuple[str, bytes]:
@@ -175,11 +176,18 @@ def _claims(config: Config, role: str, end: int = 0) -> list[tuple[Claim, str]]:
     topic = topic_of(role)
     with LogReader(config, topic, reach={0: end}) as whole:
         start = {p: max(first, whole.ends[p] - LOOKED_BACK) for p, first in whole.next_offsets.items()}
-    found = []
     with LogReader(config, topic, start, reach=whole.ends) as reader:
-        for raw in (raw for batch in reader.to_end() for raw in batch):
-            headers = dict(raw.headers)
-            made, name = Claim.parsed(headers.get(HEADER)), headers.get(PROCESS_HEADER) or b""
-            if made is not None and made.counts(raw.timestamp):
-                found.append((made, name.decode("utf-8", "replace") or NAMELESS))
+        return _counting(raw for batch in reader.to_end() for raw in batch)
+
+
+def _counting(records: Iterable[RawRecord]) -> list[tuple[Claim, str]]:
+    """Of the records of one claims topic, in the order of the log."""
+    found: list[tuple[Claim, str]] = []
+    highest = 0
+    for raw in records:
+        headers = dict(raw.headers)
+        made, name = Claim.parsed(headers.get(HEADER)), headers.get(PROCESS_HEADER) or b""
+        if made is not None and made.counts(raw.timestamp, highest):
+            highest = max(highest, made.number)
+            found.append((made, name.decode("utf-8", "replace") or NAMELESS))
     return found

@@ -29,7 +29,17 @@ from distrl.config import Config, load
 from distrl.errors import BrokerError, ConfigError, WireError
 from distrl.policy.plugin import plugin_code
 from distrl.policy.registry import SHIPPED
-from distrl.runs.recorded import PLUGIN, append, base_tree, change, defaults_with, join, recorded, refuse_changed
+from distrl.runs.recorded import (
+    PLUGIN,
+    append,
+    base_tree,
+    change,
+    defaults_with,
+    join,
+    learned_with,
+    recorded,
+    refuse_changed,
+)
 from distrl.runs.repair import damage, repair
 from distrl.runs.settings import learning_fingerprint, run_settings
 from distrl.types import Heartbeat, Settings, Update, Watermark
@@ -157,6 +167,18 @@ def test_settings_that_version_0_was_made_with_hold_though_nothing_is_journalled
     with pytest.raises(ConfigError, match=r"learner\.seed is 3 here and 0 there"):
         join(other, recorded(config), "learner", ())
     join(config, recorded(config), "learner", ())
+
+
+def test_a_record_that_is_skipped_before_anything_is_learned_decides_no_settings(config: Config) -> None:
+    join(config, None, "feeder", ())
+    with Journal(config) as journal:
+        made = learning_fingerprint(config)
+        journal.append(Update(0, (), made, 0, version=-1, void="demonstrations/0/0 is left out: it is broken"))
+    assert learned_with(config) is None
+    change(changed(config, "learner", seed=3), "runs set", (), {"learner.seed": 3})
+    journal_one(changed(config, "learner", seed=3))
+    with pytest.raises(ConfigError, match="has learned already"):
+        change(config, "runs set", (), {"learner.seed": 0})
 
 
 @pytest.mark.parametrize("learn", [journal_one, publish_version_0])

@@ -26,6 +26,7 @@ from distrl.learner.reading import TOPICS
 from distrl.learner.recover import log_of, manifests, refuse_other_journal, saved_as
 from distrl.learner.reservations import highest_number
 from distrl.runs.named_objects import screens_of
+from distrl.runs.recorded import LEARNED, learned_with, refuse_other_settings
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.objects import CorruptObjectError, MissingObjectError, open_store
 from distrl.types import LoggedTrajectory, Skipped, Update
@@ -76,6 +77,8 @@ def skip(config: Config, place: str, reason: str) -> SkippedFrom:
     with JournalWriter(config) as journal_writer:
         history = journal_writer.history()
         refuse_other_journal(history.updates, config)
+        if not history.updates and (fingerprint := learned_with(config)) is not None:  # of updates that are all void
+            refuse_other_settings(fingerprint, config, LEARNED)
         if any(
             (each.topic, each.partition, each.offset, each.sha256) == (*_where(record), record.sha256)
             for each in history.skipped

@@ -306,9 +306,13 @@ def _compare_plugin(config: Config, run: str | None, role: str, sources: Sequenc
 
 def learned_with(config: Config) -> str | None:
     """The fingerprint of the learning settings of the newest journalled update. Without an update, that of the newest
-    version: without a warm-up, version 0 comes before any update. None where there is neither."""
-    if lines := journal_lines(config):
-        return lines[-1].config_fingerprint
+    version: without a warm-up, version 0 comes before any update. None where there is neither.
+
+    A line that makes updates void is none of them: `distrl skip` writes one also where nothing is learned yet.
+    """
+    for line in reversed(journal_lines(config)):
+        if not line.void:
+            return line.config_fingerprint
     versions = lineage(config)
     return versions[-1].config_fingerprint if versions else None
 

@@ -4,7 +4,7 @@ import factories
 import numpy as np
 import pytest
 from distrl.errors import ConfigError, StoreError
-from distrl.replay.circular import CircularBuffer, Entry, Rows
+from distrl.replay.circular import CircularBuffer, Entry, OtherRecordError, Rows
 from distrl.types import LoggedTrajectory, LogPosition
 from hypothesis import given
 from hypothesis import strategies as st
@@ -158,5 +158,8 @@ def test_a_log_that_has_lost_a_record_is_refused() -> None:
     buffer = filled(10, [2, 3])
     with pytest.raises(StoreError, match="trajectories 0:1"):
         CircularBuffer(10, COLUMNS).refill(buffer.bounds(), [record(0, 2)], buffer.columns)
+    for length in (1, 4, 25):  # of which the last would not even fit
+        with pytest.raises(OtherRecordError, match="trajectories 0:1"):
+            CircularBuffer(10, COLUMNS).refill(buffer.bounds(), [record(0, 2), record(1, length)], buffer.columns)
     with pytest.raises(StoreError, match="a buffer of 10 transitions"):
         CircularBuffer(9, COLUMNS).refill(buffer.bounds(), [record(0, 2), record(1, 3)], buffer.columns)

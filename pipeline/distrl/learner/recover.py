@@ -24,6 +24,7 @@ from distrl.learner.choose_checkpoint import OffsetRanges, Saved, is_void, marks
 from distrl.learner.reading import TOPICS, reached, window_sha256
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState, needed
+from distrl.replay.circular import OtherRecordError
 from distrl.runs.recorded import refuse_other_settings
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import checkpoint_meta, checkpoints, load_checkpoint
@@ -109,7 +110,7 @@ def recover(
             try:
                 state = LearnerState.restore(config, meta, found[1], read_back(config, needed(meta)))
                 why = _other_content(config, state, meta, history, log.ranges)
-            except (WireError, MissingRecordError) as error:
+            except (WireError, MissingRecordError, OtherRecordError) as error:
                 why = error.what
             if why is None:
                 LOG.info("restored the checkpoint of %d updates; %d transitions refilled", u, state.transitions)

@@ -107,6 +107,10 @@ class Rows(Sequence[tuple[Entry, int]]):
         return self.layout.entries[self.owner[index]], int(self.steps[index])
 
 
+class OtherRecordError(StoreError):
+    """The log holds another record in the place of one of the buffer."""
+
+
 class CircularBuffer:
     """Holds trajectories by reference (token ids, screenshot names), and values computed for each step in columns."""
 
@@ -206,7 +210,8 @@ class CircularBuffer:
         """Become the buffer that `bounds` and `columns` were taken from. columns: all 0 if None. log: at least the
         records of its entries.
 
-        Raises StoreError where that buffer had another capacity, or `log` lacks one of its records.
+        Raises StoreError where that buffer had another capacity, or `log` lacks one of its records; OtherRecordError
+        where `log` has one of another length in its place.
         """
         if int(bounds["capacity"]) != self.capacity:
             raise StoreError(
@@ -218,13 +223,23 @@ class CircularBuffer:
         self._entries.clear()
         self._layout = None
         self.written = int(bounds["written"])
-        for topic, partition, offset, start in bounds["entries"]:
+        entries = bounds["entries"]
+        ends = [*(start for *_, start in entries[1:]), self.written]  # of an empty buffer one too many
+        for (topic, partition, offset, start), end in zip(
+            entries, ends, strict=False
+        ):
             position = LogPosition(topic, partition, offset)
             if position not in found:
                 raise StoreError(
                     f"{topic} {partition}:{offset}",
                     "the replay buffer holds this record and the log no longer does",
                     "keep the topic's records for longer than the buffer's transitions last",
+                )
+            if len(found[position].trajectory.steps) != int(end) - int(start):
+                raise OtherRecordError(
+                    f"{topic} {partition}:{offset}",
+                    "the log holds another record there than the replay buffer did",
+                    "restore the topic's records",
                 )
             self._append(Entry(found[position], int(start)))
         for name, column in (columns or {}).items():

@@ -16,6 +16,7 @@ from distrl.images import MAX_PIXELS
 from distrl.types import Point
 from PIL import Image
 from simphone import shell
+from simphone.commands.dumpsys import SERVICES
 from simphone.faults import Fault
 from simphone.machine import Event
 from simphone.serve import SimulatedPhone
@@ -39,6 +40,22 @@ def with_settings(session: AdbSession, **settings: float) -> AdbSession:
 
 
 LOOKS: dict[str, Callable[[AdbSession], object]] = {"screenshot": AdbSession.screenshot, "settle": AdbSession.settle}
+
+
+@pytest.mark.parametrize(
+    "dump",
+    ["  mWakefulness=Asleep\n  mWakefulnessChanging=false\n", "  getWakefulnessLocked()=Asleep\n"],
+    ids=["Android's", "Samsung's"],
+)
+def test_a_phone_that_sleeps_is_known_by_what_its_vendor_writes(
+    session: AdbSession, monkeypatch: pytest.MonkeyPatch, dump: str
+) -> None:
+    session.require_awake()
+    monkeypatch.setitem(SERVICES, "power", lambda phone, args: dump)
+    with pytest.raises(DeviceBlack, match=r"its screen is off \(Asleep\)"):
+        session.require_awake()
+    monkeypatch.setitem(SERVICES, "power", lambda phone, args: dump.replace("Asleep", "Awake"))
+    session.require_awake()
 
 
 @pytest.mark.parametrize("name", LOOKS)

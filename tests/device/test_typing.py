@@ -21,6 +21,7 @@ from distrl.errors import DeviceError
 from distrl.types import Point
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from simphone.commands import dumpsys
 from simphone.faults import Fault
 from simphone.keyboards import OWN
 from simphone.machine import FIELD_CHARACTERS, Event, Text
@@ -124,6 +125,24 @@ def test_a_person_may_have_no_keyboard_of_the_phone_touched(session: AdbSession,
         with_keyboard(session, "input").type_text("caf\u00e9")
     assert "devices.keyboard" in refused.value.hint
     assert events == []
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "  mCurId={0} mHaveConnection=true mBoundToMethod={1} mVisibleBound=true\n",
+        "  mCurId={0}\n  mHaveConnection=true\n  mBoundToMethod={1}\n",
+        "  boundToMethod=false\n  mBindingController:\n    mCurId={0}\n  mBoundToMethod={1}\n",
+    ],
+    ids=["before Android 15", "Android 15", "Android 16"],
+)
+def test_a_keyboard_is_waited_for_until_the_system_says_that_it_is_up(
+    session: AdbSession, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    states = iter([(OWN, "true"), (SERVICE, "false"), (SERVICE, "true")])
+    monkeypatch.setitem(dumpsys.SERVICES, "input_method", lambda phone, args: form.format(*next(states)))
+    session.type_text("\u6f22")
+    assert next(states, None) is None, "it was asked until then, and no more"
 
 
 def test_a_phone_whose_owner_types_with_it_keeps_it(session: AdbSession, phone: SimulatedPhone) -> None:

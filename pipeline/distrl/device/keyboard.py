@@ -45,7 +45,9 @@ POLL_S: Final = 0.02
 _UNTYPABLE = re.compile(r"[^\x20-\x7e]")
 _BETWEEN = re.compile(r"(?<=%)(?=s)")
 _METHOD = re.compile(r"[A-Za-z][\w.]*/[\w.$]+", re.ASCII)
-_BOUND = re.compile(r"mCurId=(\S+) .*mBoundToMethod=(true|false)")
+_SELECTED = re.compile(r"\bmCurId=(\S+)")
+_BOUND = re.compile(r"\bmBoundToMethod=(true|false)")
+"""In one line before Android 15."""
 _WORDS = 200
 
 
@@ -173,8 +175,9 @@ class KeyboardService:
             )
 
     def _bound(self, deadline: Deadline) -> bool:
-        found = _BOUND.search(self._ask("dumpsys input_method", deadline))
-        return found is not None and found.groups() == (SERVICE, "true")
+        state = self._ask("dumpsys input_method", deadline)
+        selected, bound = _SELECTED.search(state), _BOUND.search(state)
+        return selected is not None and selected[1] == SERVICE and bound is not None and bound[1] == "true"
 
 
 def _check_length(text: str) -> None:

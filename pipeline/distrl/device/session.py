@@ -51,7 +51,8 @@ SWIPE_MS = 150
 KEYCODES = {"HOME": 3, "BACK": 4, "ENTER": 66, "DEL": 67, "WAKEUP": 224}
 WORDS_SHOWN = 200
 """Characters of a phone's output shown in an error."""
-_WAKEFULNESS = re.compile(r"mWakefulness=(\w+)")
+_WAKEFULNESS = re.compile(r"(?:mWakefulness|getWakefulnessLocked\(\))=(\w+)")
+"""Some vendors name the method in place of the field (as in flutter's issue 98146)."""
 _ERROR = re.compile(r"^Error", re.MULTILINE)
 _NO_TOUCHES = "INJECT_EVENTS"
 """Part of the error of a phone that accepts no touches and keys from adb."""

@@ -225,9 +225,7 @@ class CircularBuffer:
         self.written = int(bounds["written"])
         entries = bounds["entries"]
         ends = [*(start for *_, start in entries[1:]), self.written]  # of an empty buffer one too many
-        for (topic, partition, offset, start), end in zip(
-            entries, ends, strict=False
-        ):
+        for (topic, partition, offset, start), end in zip(entries, ends, strict=False):
             position = LogPosition(topic, partition, offset)
             if position not in found:
                 raise StoreError(

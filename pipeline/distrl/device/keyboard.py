@@ -171,7 +171,7 @@ class KeyboardService:
             raise DeviceRefused(
                 self._serial,
                 what,
-                f"see `{self._adb} shell ime list -a`; `{self._adb} shell ime reset` takes the default",
+                f"see `{self._adb} shell ime list -a`; `{self._adb} shell ime set ID` selects another",
             )
 
     def _bound(self, deadline: Deadline) -> bool:

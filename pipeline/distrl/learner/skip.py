@@ -66,8 +66,9 @@ def naming_records(error: Unusable, held: Iterable[LoggedTrajectory], run: str) 
 def skip(config: Config, place: str, reason: str) -> SkippedFrom:
     """Journal that the record at `place` (TOPIC/PARTITION/OFFSET, like trajectories/0/17) is never folded.
 
-    Raises ConfigError where there is no such record, it is skipped already, `reason` is empty, or the updates before
-    the record could not be restored; StoreError; and what opening and writing the journal raise.
+    Raises ConfigError where there is no such record, it is skipped already, `reason` is empty, the run has learned with
+    other settings, or the updates before the record could not be restored; StoreError; and what opening and writing the
+    journal raise.
     """
     if not reason.strip():
         raise ConfigError("--reason", "is empty", "say why, for those who read the journal later")

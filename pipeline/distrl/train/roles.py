@@ -88,7 +88,7 @@ class Roles:
             sets = [*sets, f"monitoring.port={port}"]
         flags = [flag for item in sets for flag in ("--set", item)]
         line = [sys.executable, "-m", "distrl.cli.main", command, "--config", str(self._file), *flags, *arguments]
-        with interruptions_deferred():
+        with interruptions_deferred():  # a child whose pid is not written yet could not be found again
             self._roles[name] = Role(line, self._started(name, line), Restarts(self.tries, self.clock.ticks()), stays)
 
     def monitoring_port(self, name: str) -> int | None:
@@ -131,7 +131,7 @@ class Roles:
                 self._look(name, role, now)
             elif now >= role.restarts.again_s:
                 self._renew_settings()
-                with interruptions_deferred():
+                with interruptions_deferred():  # a child whose pid is not written yet could not be found again
                     role.child = self._started(name, role.line)
                 role.restarts.started(now)
 

@@ -179,6 +179,19 @@ def test_a_store_that_is_cut_back_under_a_whole_log_costs_repetitions(losses: Lo
     losses.equals_a_fresh_fold()
 
 
+def test_a_store_that_has_lost_the_newest_weights_is_given_them_again(losses: Losses) -> None:
+    """A worker that is started then has none to begin with."""
+    losses.lose(())
+    newest = losses.run.versions()[-1]
+    losses.run.store.delete(newest.adapter.key)
+    losses.run.worker()
+    (task,) = losses.run.feed(1, version=newest.version)
+    losses.goes_on()
+    losses.run.until("the task to be played", lambda: task in losses.run.counted())
+    losses.run.stop("worker-0")
+    losses.equals_a_fresh_fold()
+
+
 @pytest.mark.parametrize(
     "topics",
     [

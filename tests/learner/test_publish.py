@@ -133,6 +133,28 @@ def test_nothing_is_announced_whose_weights_could_not_be_stored(
     assert [version.version for version in sent] == [0]
 
 
+@pytest.mark.parametrize("spoilt", [b"", None], ids=["cut", "gone"])
+def test_weights_that_the_store_has_lost_are_published_anew_once_and_under_a_higher_number(
+    settings: Config, state: LearnerState, store: ObjectStore, spoilt: bytes | None
+) -> None:
+    """No worker could load them, and those without weights waited for ever."""
+    sent: list[Version] = []
+    Publisher(settings, store, sent.append, (), lambda: 1).due(state)
+    if spoilt is None:
+        store.delete(sent[0].adapter.key)
+    else:
+        store.put_named(sent[0].adapter.key, spoilt)
+    for _ in range(2):
+        publisher = Publisher(settings, store, sent.append, list(sent), lambda: 2)
+        publisher.due(state)
+        publisher.settle(state)
+    assert [(each.version, each.parent, each.update, each.supersedes) for each in sent] == [
+        (0, None, 2, ()),
+        (1, 0, 2, ()),
+    ]
+    assert store.get(sent[1].adapter) == state.policy.adapter()
+
+
 def test_a_version_whose_record_is_lost_is_made_up_for_once_however_often_a_learner_starts(
     base_directory: Path, store: ObjectStore
 ) -> None:

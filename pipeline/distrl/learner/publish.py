@@ -12,7 +12,7 @@ from distrl.errors import BrokerError
 from distrl.learner.reservations import Reservation, highest, reserve
 from distrl.learner.state import LearnerState
 from distrl.store.adapters import put_adapter
-from distrl.store.objects import ObjectStore
+from distrl.store.objects import CorruptObjectError, MissingObjectError, ObjectStore
 from distrl.telemetry.logs import about
 from distrl.types import Version
 
@@ -102,7 +102,8 @@ class Publisher:
         self._publish_after(update, weights, state)
 
     def settle(self, state: LearnerState) -> None:
-        """After redoing: where versions are void or lost, publish the state's weights as the newest version.
+        """After redoing: where versions are void or lost, or the newest one's adapter is, publish the state's weights
+        as the newest version.
 
         Its number is above all reserved ones, so workers load it and start the tasks that wait for a version. Raises as
         `due`.
@@ -114,8 +115,19 @@ class Publisher:
         if self._reserved is None:
             self._look_up()
         lost = lost or self._published < self.highest
-        if self._unnamed or lost:
+        if self._unnamed or lost or not self._has_adapter(self.newest):
             self._publish_after(state.u - 1, state.policy.adapter(), state)
+
+    def _has_adapter(self, version: Version | None) -> bool:
+        """Whether the store can give the weights of `version` to workers; it may have lost its newest objects alone."""
+        if version is None:
+            return False
+        try:
+            self._store.get(version.adapter)
+        except (MissingObjectError, CorruptObjectError) as error:
+            LOG.warning("no worker can load version %d: %s; its weights are published anew", version.version, error)
+            return False
+        return True
 
     def _publish_after(self, update: int, weights: bytes, state: LearnerState) -> None:
         self._publish(version := self._version(update, weights, state))

@@ -6,6 +6,7 @@ truncated: a screenshot is cut in half, and the command still reports success.
 slow: every command takes SLOW_S longer.
 asleep: the screen is off. A screenshot is black, no gesture has an effect; the key WAKEUP ends it, and so does a
 reset.
+locked: the lock screen is in front and wants a PIN that nobody types. No gesture or key leads away, nor does a reset.
 stuck: the first app in front other than the home screen hangs. It repaints for ever and ignores gestures except HOME,
 also when it is opened again, until it is stopped. `input` waits for it, as on Android.
 booting: the shell answers but the system's services are not up yet, as after a restart (`gone`, then this).
@@ -28,6 +29,7 @@ class Fault(StrEnum):
     TRUNCATED = "truncated"
     SLOW = "slow"
     ASLEEP = "asleep"
+    LOCKED = "locked"
     STUCK = "stuck"
     BOOTING = "booting"
 

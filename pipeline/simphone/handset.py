@@ -39,6 +39,8 @@ GO_HOME: Final = Key("HOME")
 HOME_SCREEN: Final = f"{PACKAGE}launcher"
 FRAMES: Final = 8
 """Frames of an app that repaints for ever, before they repeat."""
+LOCK_SCREEN: Final = (24, 28, 44)
+"""Colour of the lock screen."""
 HUNG_POLL_S: Final = 0.05
 """Poll interval while `input` waits for an app that hangs."""
 ENTRY_CHARACTERS: Final = 4096
@@ -110,6 +112,10 @@ class Handset:
         return self.faults.active(Fault.ASLEEP)
 
     @property
+    def locked(self) -> bool:
+        return self.faults.active(Fault.LOCKED)
+
+    @property
     def hung(self) -> str:
         """The package of the app that is stuck; "" for none."""
         if not self.faults.active(Fault.STUCK):
@@ -130,7 +136,7 @@ class Handset:
 
     def png(self) -> bytes:
         """What the screen shows; black while it is off."""
-        if not self.asleep and not self._hangs() and self.clock is None:
+        if not (self.asleep or self.locked or self._hangs()) and self.clock is None:
             return self.machine.png()
         out = io.BytesIO()
         self.picture().save(out, "PNG")
@@ -140,6 +146,8 @@ class Handset:
         """As `png`."""
         if self.asleep:
             return Image.new("RGB", self.machine.size)
+        if self.locked:
+            return Image.new("RGB", self.machine.size, LOCK_SCREEN)
         if self._hangs():
             return self._repainted()
         return self.machine.picture() if self.clock is None else self.machine.picture(self.clock())
@@ -147,9 +155,9 @@ class Handset:
     async def act(self, event: Event | None, seconds: float = 0.0, by_system: bool = False) -> float:
         """Wait for the phone's latency and `seconds` more, then act. Returns the seconds that it took.
 
-        A sleeping phone reacts only to WAKEUP and POWER, and to what its system does of itself. From an app that hangs
-        in front only HOME and the start of another app lead away: gestures, keys and text for it wait until it no
-        longer hangs in front, and are lost. by_system: of the activity manager, which needs no screen.
+        A sleeping or locked phone reacts only to WAKEUP and POWER, and to what its system does of itself. From an app
+        that hangs in front only HOME and the start of another app lead away: gestures, keys and text for it wait until
+        it no longer hangs in front, and are lost. by_system: of the activity manager, which needs no screen.
         """
         for fault, lasts in self._mishaps().items():
             self.faults.lengthen(fault, lasts)
@@ -167,7 +175,7 @@ class Handset:
                 await asyncio.sleep(HUNG_POLL_S)
             return took
         leaves = event == GO_HOME or (isinstance(event, Open) and package_of(event.app) != self.hung)
-        if event is not None and (by_system or not self.asleep) and (leaves or not self._hangs()):
+        if event is not None and (by_system or not (self.asleep or self.locked)) and (leaves or not self._hangs()):
             before = self.machine.focus()
             if event != WAKEUP:
                 self.machine.apply(event)

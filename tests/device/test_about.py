@@ -29,6 +29,14 @@ def test_phones_that_answer_that_are_silent_and_that_nobody_knows_are_told_apart
     given_time(are_told_apart)
 
 
+def test_a_locked_phone_says_so(adb: AdbServer, start_phones: StartPhones, timeouts: config.DeviceSettings) -> None:
+    (phone,) = start_phones(1)
+    adb.connect(phone.address)
+    phone.faults.set(Fault.LOCKED)
+    (found,) = [each for each in look(adb, timeouts) if each.serial == phone.address]
+    assert found.fault == "it is locked, and only a person can unlock it"
+
+
 def test_a_phone_that_the_server_knows_is_shown_though_nobody_named_it(
     adb: AdbServer, start_phones: StartPhones, timeouts: config.DeviceSettings
 ) -> None:

@@ -11,12 +11,13 @@ import pytest
 from distrl.config import load
 from distrl.device.allow_list import PackageAllowList
 from distrl.device.app_recovery import recover_app
-from distrl.device.errors import DeviceForeignApp, DeviceGarbage, DeviceGone
+from distrl.device.errors import DeviceForeignApp, DeviceGarbage, DeviceGone, DeviceLocked
 from distrl.device.session import AdbSession
 from distrl.device.window import SYSTEM_UI, FrontWindow, front_window, owner_of
 from distrl.errors import ConfigError
 from simphone.commands import COMMANDS, dumpsys
 from simphone.commands.base import CommandResult, Invocation
+from simphone.faults import Fault
 from simphone.handset import Handset
 from simphone.machine import Event, Key
 from simphone.serve import SimulatedPhone
@@ -99,6 +100,12 @@ def test_an_app_that_nothing_leaves_ends_it_in_bounded_time(
         allow_list(session, CLOCK).enforce()
     assert time.monotonic() - began < 0.6 + SLACK_S
     assert "devices.allowed_packages" in refused.value.hint
+
+
+def test_a_locked_phone_is_not_taken_for_one_in_a_foreign_app(session: AdbSession, phone: SimulatedPhone) -> None:
+    phone.faults.set(Fault.LOCKED)
+    with pytest.raises(DeviceLocked):
+        allow_list(session, CLOCK).enforce()
 
 
 def test_the_shade_over_an_allowed_app_is_foreign_and_the_system_is_not_stopped(

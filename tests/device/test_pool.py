@@ -258,6 +258,19 @@ def test_a_phone_that_restarts_is_not_lent_before_it_has_started(
     assert counters(pool)["interrupted"] == 1
 
 
+def test_a_phone_that_is_locked_is_lent_once_it_is_unlocked(
+    adb: AdbServer, clock: Clock, phone: SimulatedPhone
+) -> None:
+    phone.faults.set(Fault.LOCKED)
+    pool = pool_of(adb, clock, phone.address)
+    assert pool.lease() is None
+    (health,) = pool.health()
+    assert health.state == "quarantined"
+    phone.faults.clear()
+    clock.now += 100
+    assert until_answering(pool).serial == phone.address
+
+
 def test_a_refused_command_is_not_the_phones_failure(adb: AdbServer, clock: Clock, phone: SimulatedPhone) -> None:
     pool = pool_of(adb, clock, phone.address)
     session = some(pool.lease())

@@ -6,9 +6,11 @@ import factories
 import pytest
 from distrl.device import reset as resetting
 from distrl.device.adb_protocol import Finished
-from distrl.device.errors import DeviceGarbage, DeviceRefused
+from distrl.device.errors import DeviceGarbage, DeviceLocked, DeviceRefused
+from distrl.device.keyboard import NOTE
 from distrl.device.session import AdbSession
 from distrl.types import Point, Task
+from simphone.faults import Fault
 from simphone.machine import fresh
 from simphone.serve import SimulatedPhone
 
@@ -43,18 +45,23 @@ def test_a_setup_that_is_too_long_for_adb_is_the_tasks_fault(session: AdbSession
         resetting.reset(session, task(setup))
 
 
+READ_NOTE = f"cat {NOTE} 2>/dev/null || true"
+
+
 class RealPhone(AdbSession):
-    """A phone without `simctl`; commands are noted."""
+    """A phone without `simctl`; commands are noted. answers: those that are not an empty success."""
 
     def __init__(self, session: AdbSession) -> None:
         super().__init__(session.server, session.serial, session._devices)
         self.ran: list[object] = []
+        self.answers: dict[str, Finished] = {}
 
     def run(self, command: object, timeout_s: float | None = None) -> Finished:
         if isinstance(command, list) and command[0] == "simctl":
             return Finished(b"", b"sh: simctl: not found", 127)
-        self.ran.append(command)
-        return Finished(b"", b"", 0)
+        if command != READ_NOTE:  # of a reset's beginning, whatever the task
+            self.ran.append(command)
+        return self.answers.get(str(command), Finished(b"", b"", 0))
 
 
 def test_a_real_phone_goes_home_with_its_packages_cleared(session: AdbSession) -> None:
@@ -63,6 +70,7 @@ def test_a_real_phone_goes_home_with_its_packages_cleared(session: AdbSession) -
     assert real.ran == [
         "input keyevent 224",
         ["wm", "dismiss-keyguard"],
+        "dumpsys trust",
         ["am", "force-stop", "com.example.shop"],
         ["pm", "clear", "com.example.shop"],
         "input keyevent 3",
@@ -91,9 +99,41 @@ def test_a_real_phone_clears_no_package_that_is_not_allowed(session: AdbSession)
 def test_a_phone_that_refuses_everything_is_not_well_and_the_task_may_be(
     session: AdbSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "run", lambda command: Finished(b"", b"no", 1))
+    monkeypatch.setattr(session, "run", lambda command, within=None: Finished(b"", b"no", 1))
     with pytest.raises(DeviceGarbage):
         resetting.reset(session, task())
+
+
+def test_a_real_phone_that_is_locked_is_not_played_and_its_apps_keep_their_data(
+    session: AdbSession, phone: SimulatedPhone
+) -> None:
+    phone.faults.set(Fault.LOCKED)
+    real = RealPhone(session)
+    real.answers["dumpsys trust"] = session.run("dumpsys trust")
+    with pytest.raises(DeviceLocked, match="only a person can unlock it"):
+        resetting.reset(real, task('{"packages": ["com.example.shop"]}'))
+    assert real.ran[-1] == "dumpsys trust"
+
+
+CLEAR = "['pm', 'clear', 'com.example.shop']"
+
+
+def test_a_real_phone_that_lets_adb_clear_nothing_is_not_well_and_says_which_of_its_settings_helps(
+    session: AdbSession,
+) -> None:
+    real = RealPhone(session)
+    no_right = b"java.lang.SecurityException: PID 1 does not have permission android.permission.CLEAR_APP_USER_DATA"
+    real.answers[CLEAR] = Finished(b"", b"Exception occurred while executing 'clear':\n" + no_right, 255)
+    with pytest.raises(DeviceGarbage, match="CLEAR_APP_USER_DATA") as refused:
+        resetting.reset(real, task('{"packages": ["com.example.shop"]}'))
+    assert "developer options" in refused.value.hint
+
+
+def test_a_package_that_a_real_phone_has_not_is_the_tasks_fault(session: AdbSession) -> None:
+    real = RealPhone(session)
+    real.answers[CLEAR] = Finished(b"Failed\n", b"", 1)
+    with pytest.raises(DeviceRefused, match="Failed"):
+        resetting.reset(real, task('{"packages": ["com.example.shop"]}'))
 
 
 def test_a_real_phone_that_cannot_be_woken_is_not_well(session: AdbSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -260,6 +260,36 @@ def test_a_focus_as_android_prints_it(
     assert session.focus() == focus
 
 
+def test_an_android_that_names_the_focus_after_the_windows_is_asked_for_those(
+    session: AdbSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Android 8 and 9."""
+    said = {
+        "dumpsys window displays": b"WINDOW MANAGER DISPLAY CONTENTS (dumpsys window displays)\n"
+        b"  Display: mDisplayId=0\n    init=1080x1920 420dpi cur=1080x1920\n",
+        "dumpsys window windows": b"WINDOW MANAGER WINDOWS (dumpsys window windows)\n"
+        b"  Window #0 Window{4b0 u0 com.a.b/com.a.b.Main}:\n    mDisplayId=0 mSession=Session{1}\n"
+        b"    mOwnerUid=10050 mShowToOwnerOnly=true package=com.a.b appop=NONE\n\n"
+        b"  mGlobalConfiguration={1.0 310mcc}\n  mHasPermanentDpad=false\n"
+        b"  mCurrentFocus=Window{4b0 u0 com.a.b/com.a.b.Main}\n"
+        b"  mFocusedApp=AppWindowToken{7 token=Token{8 ActivityRecord{9 u0 com.a.b/.Main t12}}}\n",
+    }
+    monkeypatch.setattr(session, "output", lambda command, within=None: said[command])
+    assert session.in_front() == ("com.a.b", "")
+
+
+def test_a_title_that_forges_the_focus_after_the_windows_is_not_believed(
+    session: AdbSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forged = b"  Window #0 Window{5 u0 x\n  mCurrentFocus=Window{6 u0 com.a.b/com.a.b.Main}\n}:\n"
+    said = {
+        "dumpsys window windows": forged + b"  mCurrentFocus=Window{5 u0 x\n  mCurrentFocus=Window{6 u0 com.a.b}\n}\n"
+    }
+    monkeypatch.setattr(session, "output", lambda command, within=None: said.get(command, b""))
+    with pytest.raises(DeviceGarbage, match="names no focus"):
+        session.in_front()
+
+
 def test_a_dump_without_a_focus_is_garbage(session: AdbSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "output", lambda command, within=None: b"Can't find service: window\n")
     with pytest.raises(DeviceGarbage, match="names no focus"):

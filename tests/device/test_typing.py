@@ -6,12 +6,15 @@ import base64
 from contextlib import suppress
 
 import pytest
+from distrl.device.adb_protocol import Deadline
 from distrl.device.errors import DeviceGone, DeviceRefused
 from distrl.device.keyboard import (
     COMMANDS_PER_LINE,
     MAX_CHARACTERS,
+    NOTE,
     PIECE_CHARACTERS,
     SERVICE,
+    KeyboardService,
     UntypableError,
     broadcast_line,
 )
@@ -177,6 +180,25 @@ def test_a_keyboard_that_a_failing_phone_kept_is_put_back_before_the_next_episod
     session.shell(["ime", "set", SERVICE])
     session.put_back_keyboard()
     assert phone.keyboards.selected == SERVICE, "it is put back once"
+
+
+def test_a_keyboard_that_a_killed_process_has_left_is_put_back_by_the_next(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stayed selected for good, as the next process took it for the phone's own."""
+
+    def killed(self: KeyboardService, deadline: Deadline) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeyboardService, "put_back", killed)
+        with pytest.raises(KeyboardInterrupt):
+            session.type_text("caf\u00e9")
+    assert phone.keyboards.selected == SERVICE
+    later = AdbSession(session.server, session.serial, session._devices)
+    later.put_back_keyboard()
+    assert phone.keyboards.selected == OWN
+    assert later.run(["cat", NOTE]).code != 0
 
 
 def test_a_keyboard_that_is_no_longer_there_is_given_up_and_the_text_typed(

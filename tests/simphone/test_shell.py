@@ -147,6 +147,20 @@ def test_a_phone_that_sleeps_shows_nothing_and_does_nothing_until_it_is_woken() 
     assert machine.events == [Tap(1, 1)]
 
 
+def test_a_phone_that_is_locked_shows_its_lock_screen_and_does_nothing_and_a_reset_does_not_unlock_it() -> None:
+    machine = Noting()
+    locked = run("screencap -p", machine, Fault.LOCKED).stdout
+    assert len(Image.open(io.BytesIO(locked)).getcolors() or ()) == 1
+    assert locked != machine.png()
+    lines = "input keyevent WAKEUP; wm dismiss-keyguard; input tap 1 1; input keyevent HOME; input text 1234"
+    assert run(f"{lines}; screencap -p", machine, Fault.LOCKED).stdout == locked
+    assert machine.events == []
+    assert b" u0 NotificationShade}\n" in run("dumpsys window displays", machine, Fault.LOCKED).stdout
+    trust = run("simctl reset --seed 3 >/dev/null; dumpsys trust", machine, Fault.LOCKED).stdout
+    assert b" (current): trusted=0, trustManaged=0, deviceLocked=1," in trust
+    assert b" (current): trusted=0, trustManaged=0, deviceLocked=0," in run("dumpsys trust", machine).stdout
+
+
 def test_the_key_power_turns_the_screen_off_and_on() -> None:
     pressed = "input keyevent POWER && dumpsys power && input keyevent 26 && dumpsys power"
     said = run(pressed).stdout.decode()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from distrl import config
 from distrl.device.leases import Leases
+from distrl.device.lock_screen import require_unlocked
 from distrl.device.phone_lease import lease_on, place_of, seconds_since_boot
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
@@ -101,6 +102,7 @@ def _look(
         return About(serial, state)
     session = AdbSession(server, serial, devices)
     try:
+        require_unlocked(session)
         width, height = session.size()
         release, model = _properties(session, ("ro.build.version.release", "ro.product.model"))
         found = About(serial, state, f"{width}x{height}", release, model, session.focus())

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from distrl import config
 from distrl.device.adb_protocol import Deadline
 from distrl.device.errors import DeviceForeignApp, DeviceGarbage
+from distrl.device.lock_screen import require_unlocked
 from distrl.device.packages import allowed
 from distrl.device.session import AdbSession
 from distrl.device.window import SYSTEM_UI
@@ -39,8 +40,8 @@ class PackageAllowList:
     def enforce(self) -> str | None:
         """Leave a foreign app in front, by HOME or else by stopping it. Returns "package (what helped)", or None.
 
-        Raises DeviceForeignApp if nothing helps, DeviceBlack if the screen is off, DeviceGarbage if the phone does not
-        name its home screen.
+        Raises DeviceForeignApp if nothing helps, DeviceBlack if the screen is off, DeviceLocked if it is locked,
+        DeviceGarbage if the phone does not name its home screen.
         """
         package = self.foreign_app()
         if package is None:
@@ -52,6 +53,7 @@ class PackageAllowList:
             if self._back():
                 return f"{package} ({name})"
         self._session.require_awake()  # else its lock screen would be taken for an app
+        require_unlocked(self._session)
         raise DeviceForeignApp(
             self._session.serial,
             f"{package} stays in front",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 
 from distrl.device.errors import DeviceGone
+from distrl.device.lock_screen import require_unlocked
 from distrl.device.session import AdbSession
 from distrl.device.window import SYSTEM_UI
 from distrl.errors import DeviceError
@@ -23,9 +24,10 @@ BOOTED = b"1"
 
 
 def probe(session: AdbSession) -> None:
-    """Raises DeviceError if the phone does not answer, or has not booted."""
+    """Raises DeviceError if the phone does not answer, has not booted, or is locked."""
     if session.output(PROBE).strip() != BOOTED:
         raise DeviceGone(session.serial, "it is still starting")
+    require_unlocked(session)
 
 
 def recover_app(session: AdbSession) -> bool:

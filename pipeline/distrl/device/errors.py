@@ -37,6 +37,17 @@ class DeviceAmbiguous(DeviceGone):
     """Several phones have this serial, so the adb server cannot choose one by it."""
 
 
+class DeviceLocked(DeviceGone):
+    """The phone answers, and waits for its owner's PIN, pattern, password or finger."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            where,
+            "it is locked, and only a person can unlock it",
+            "unlock it, and set its screen lock to none or a swipe: it locks itself again when its screen goes off",
+        )
+
+
 class DeviceTimeout(DeviceError):  # noqa: N818
     """The phone, or the adb server, did not finish within the deadline."""
 
@@ -83,6 +94,10 @@ class DeviceRefused(DeviceError):  # noqa: N818
         super().__init__(where, what, hint)
 
 
+class DeviceForbids(DeviceRefused):
+    """The phone does not grant this to adb, whatever is asked for: a setting of the phone helps."""
+
+
 class ActionRefused(DeviceRefused):
     """The phone works but cannot do this action: text that it cannot type, a point off its screen. Nothing was sent.
 
@@ -91,12 +106,12 @@ class ActionRefused(DeviceRefused):
 
 
 @contextmanager
-def must_succeed() -> Iterator[None]:
-    """For commands that every working phone accepts: a DeviceRefused becomes a DeviceGarbage, which counts as the
-    phone's failure."""
+def must_succeed(kind: type[DeviceRefused] = DeviceRefused) -> Iterator[None]:
+    """For commands that every working phone accepts: a refusal of this kind becomes a DeviceGarbage, which counts as
+    the phone's failure."""
     try:
         yield
-    except DeviceRefused as error:
+    except kind as error:
         hint = _HINT if error.hint == _OTHER_COMMAND else error.hint
         raise DeviceGarbage(error.where, error.what, hint) from error
 

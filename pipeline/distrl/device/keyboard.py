@@ -42,6 +42,9 @@ lost, as with `input text`."""
 PUT_BACK_S: Final = 2.0
 """Deadline of selecting the phone's own keyboard after a failure, which may have used up the operation's time."""
 POLL_S: Final = 0.02
+NOTE: Final = "/data/local/tmp/distrl-keyboard"
+"""File on the phone that names its own keyboard while ADBKeyBoard is selected, for who comes after a process that was
+killed meanwhile."""
 _UNTYPABLE = re.compile(r"[^\x20-\x7e]")
 _BETWEEN = re.compile(r"(?<=%)(?=s)")
 _METHOD = re.compile(r"[A-Za-z][\w.]*/[\w.$]+", re.ASCII)
@@ -103,7 +106,8 @@ class KeyboardService:
     """ADBKeyBoard on one phone. ask: runs a command that must succeed, and returns its output. adb: the command line
     that reaches the phone, for hints.
 
-    The phone's own keyboard is restored after each text. If the phone fails in between, call `put_back` later.
+    The phone's own keyboard is restored after each text. If the phone fails in between, call `put_back` later. Its
+    first call also restores the keyboard that a process has left which was killed in between.
     """
 
     def __init__(self, ask: Callable[[str, Deadline], str], serial: str, adb: str) -> None:
@@ -111,6 +115,7 @@ class KeyboardService:
         self._serial = serial
         self._adb = adb
         self._previous: str | None = None
+        self._is_note_read = False
 
     def type_text(self, text: str, deadline: Deadline) -> None:
         """Raises ActionRefused for text that the phone cannot type; nothing was typed. DeviceRefused if ADBKeyBoard is
@@ -142,15 +147,21 @@ class KeyboardService:
         self.put_back(deadline)
 
     def put_back(self, deadline: Deadline) -> None:
-        """Select the phone's own keyboard again, if we have selected another one.
+        """Select the phone's own keyboard again, if we or a process before us have selected another one.
 
         If the phone refuses it, as if it was uninstalled, it is given up: a retry would not help.
         """
+        if not self._is_note_read:
+            noted = self._ask(f"cat {NOTE} 2>/dev/null || true", deadline).strip()
+            if self._previous is None and _METHOD.fullmatch(noted):
+                self._previous = noted
+            self._is_note_read = True
         if self._previous is not None:
             try:
                 self._set(self._previous, deadline)
             except DeviceRefused as error:
                 log.warning("%s keeps %s: %s; %s", self._serial, SERVICE, error.what, error.hint)
+            self._ask(f"rm -f {NOTE}", deadline)
             self._previous = None
 
     def _select(self, deadline: Deadline) -> None:
@@ -158,6 +169,7 @@ class KeyboardService:
         if own == SERVICE:
             return
         if _METHOD.fullmatch(own):  # "null" if none was ever chosen
+            self._ask(f"echo {shlex.quote(own)} > {NOTE}", deadline)
             self._previous = own
         self._set(SERVICE, deadline)
         until = Deadline(min(UP_S, deadline.remaining() / 2))

@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from distrl.device.errors import DeviceGarbage, DeviceRefused, must_succeed
+from distrl.device.errors import DeviceForbids, DeviceGarbage, DeviceRefused, must_succeed
+from distrl.device.lock_screen import require_unlocked
 from distrl.device.packages import allowed
 from distrl.device.session import AdbSession
 from distrl.names import PACKAGE
@@ -26,7 +27,8 @@ def reset(session: AdbSession, task: Task, to_snapshot: Callable[[], None] | Non
     if to_snapshot is not None:
         to_snapshot()
         return
-    session.put_back_keyboard()
+    with must_succeed():
+        session.put_back_keyboard()
     command = ["simctl", "reset", "--seed", str(task.phone_seed), "--setup", task.setup]
     finished = session.run(command)
     if finished.code == _NOT_FOUND:
@@ -58,9 +60,11 @@ def _reset_real(session: AdbSession, task: Task) -> None:
     with must_succeed():
         session.key("WAKEUP")
     session.run(["wm", "dismiss-keyguard"])  # exit status ignored: a phone with a PIN stays locked in any case
-    for package in packages:
-        session.stop_app(package)
-        session.output(["pm", "clear", package])
+    require_unlocked(session)
+    with must_succeed(DeviceForbids):  # another refusal may be the task's fault, as for a package that is not there
+        for package in packages:
+            session.stop_app(package)
+            session.output(["pm", "clear", package])
     with must_succeed():
         session.key("HOME")
 

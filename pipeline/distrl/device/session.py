@@ -23,6 +23,7 @@ from distrl.device.adb_protocol import Connection, Deadline, Finished
 from distrl.device.errors import (
     ActionRefused,
     DeviceBlack,
+    DeviceForbids,
     DeviceGarbage,
     DeviceGone,
     DeviceOversized,
@@ -34,7 +35,7 @@ from distrl.device.keyboard import KeyboardService, UntypableError, typing_lines
 from distrl.device.names import adb_line
 from distrl.device.screenshot import BlackImageError, BrokenImageError, OversizedImageError, Screenshot, verified
 from distrl.device.server import AdbServer
-from distrl.device.window import SYSTEM_UI, FrontWindow, InFront, front_window, owner_of
+from distrl.device.window import SYSTEM_UI, FrontWindow, InFront, focus_after_windows, front_window, owner_of
 from distrl.errors import DeviceError
 from distrl.names import PACKAGE
 from distrl.types import Action, ActionKind, Point
@@ -54,8 +55,8 @@ WORDS_SHOWN = 200
 _WAKEFULNESS = re.compile(r"(?:mWakefulness|getWakefulnessLocked\(\))=(\w+)")
 """Some vendors name the method in place of the field (as in flutter's issue 98146)."""
 _ERROR = re.compile(r"^Error", re.MULTILINE)
-_NO_TOUCHES = "INJECT_EVENTS"
-"""Part of the error of a phone that accepts no touches and keys from adb."""
+_FORBIDS = re.compile("SecurityException|INJECT_EVENTS")
+"""Of the error of a phone on which adb may not touch the screen, press keys or clear an app's data."""
 _STANDS_IN = ".FallbackHome"
 """Activity of Settings that is the home screen between a phone's start and its first unlock."""
 _HOME_ACTIVITY = re.compile(rf"^({PACKAGE.pattern})/\S+$", re.MULTILINE)
@@ -120,12 +121,12 @@ class AdbSession:
             reply = (finished.stderr or finished.stdout).decode("utf-8", "replace").strip()[:WORDS_SHOWN]
             line = command if isinstance(command, str) else shlex.join(command)
             what = f"`{line[:WORDS_SHOWN]}` exited with {finished.code}: {reply}"
-            if _NO_TOUCHES in reply:
-                raise DeviceRefused(
+            if _FORBIDS.search(reply):
+                raise DeviceForbids(
                     self._serial,
                     what,
-                    "allow it in the phone's developer options: Xiaomi and others call it USB debugging (Security "
-                    "settings)",
+                    "allow it in the phone's developer options: Xiaomi calls it USB debugging (Security settings), "
+                    "OPPO and realme have Disable permission monitoring",
                 )
             raise DeviceRefused(self._serial, what)
         return finished.stdout
@@ -337,8 +338,9 @@ class AdbSession:
 
     def _front(self, deadline: Deadline) -> FrontWindow:
         reply = self._text("dumpsys window displays", deadline)
-        if (found := front_window(reply)) is None:
-            raise DeviceGarbage(self._serial, f"`dumpsys window displays` names no focus: {reply[:WORDS_SHOWN]!r}")
+        found = front_window(reply) or focus_after_windows(self._text("dumpsys window windows", deadline))
+        if found is None:
+            raise DeviceGarbage(self._serial, f"`dumpsys window` names no focus: {reply[:WORDS_SHOWN]!r}")
         return found
 
     def _package(self, name: str) -> str:

@@ -2,8 +2,8 @@
 
 `dumpsys window displays` names the window by its title alone. The title of an activity is package/activity; a menu or
 dialog has any text that its app gives it, in the phone's language, and that text may hold lines that look like others
-of the dump. `dumpsys window windows` names the owner of such a window. Of several displays the phone's own counts:
-screenshots show it, and touches go to it.
+of the dump. `dumpsys window windows` names the owner of such a window, and before Android 10 it alone names the window
+in front. Of several displays the phone's own counts: screenshots show it, and touches go to it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ ANDROID: Final = "android"
 _DISPLAY = re.compile(r"^\s*Display: mDisplayId=(\d+)\b", re.MULTILINE)
 _OWN_DISPLAY = "0"
 _FOCUS = re.compile(r"mCurrentFocus=(?:Window\{(\S+) \S+ ([^\n]*))?")
+_FOCUS_LINE = re.compile(r"^  mCurrentFocus=", re.MULTILINE)
 _APP = re.compile(r"mFocusedApp=.*?ActivityRecord\{\S+ \S+ ([^\s/}]+)/")
 _ACTIVITY = re.compile(rf"({PACKAGE.pattern})/\S+")
 _BLOCK = re.compile(r"^  Window #\d+ ", re.MULTILINE)
@@ -84,6 +85,13 @@ def front_window(dump: str) -> FrontWindow | None:
     title, apps = found.group(2) or "", set(_APP.findall(of_display))
     is_one_line = len(apps) <= 1 and (not title or title.endswith("}"))
     return FrontWindow(found.group(1) or "", title.removesuffix("}"), min(apps, default=""), is_one_line)
+
+
+def focus_after_windows(dump: str) -> FrontWindow | None:
+    """Of `dumpsys window windows` before Android 10, which ends with the focus; None for a dump without one, or with
+    several: a window's title, which may hold lines, then names another."""
+    found = list(_FOCUS_LINE.finditer(dump))
+    return front_window(dump[found[0].start() :]) if len(found) == 1 else None
 
 
 def _own_display(dump: str) -> str:

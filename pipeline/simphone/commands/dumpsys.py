@@ -16,6 +16,8 @@ DISPLAY_ID: Final = 4619827259835644672
 """SurfaceFlinger's id of the only display; `screencap -d` takes it."""
 WINDOW_ID, ACTIVITY_ID, TASK_ID = "5f0cca1", "c3a9d02", 7
 VERSION: Final = "1.0"
+LOCK_SCREEN, SYSTEM_UI = "NotificationShade", "com.android.systemui"
+"""Title and owner of the window in front of a locked phone."""
 
 
 async def dumpsys(phone: Handset, call: Invocation) -> CommandResult:
@@ -41,8 +43,8 @@ def _record(phone: Handset) -> str:
 
 def _window(phone: Handset, args: Sequence[str]) -> str:
     width, height = phone.machine.size
-    window = f"Window{{{WINDOW_ID} u0 {_focus(phone)}}}"
-    package = phone.machine.focus().partition("/")[0]
+    package = SYSTEM_UI if phone.locked else phone.machine.focus().partition("/")[0]
+    window = f"Window{{{WINDOW_ID} u0 {LOCK_SCREEN if phone.locked else _focus(phone)}}}"
     return (
         "WINDOW MANAGER WINDOWS (dumpsys window windows)\n"
         f"  Window #0 {window}:\n    mOwnerUid={FIRST_UID} showForAllUsers=false package={package} appop=NONE\n"
@@ -113,6 +115,17 @@ def _input_method(phone: Handset, args: Sequence[str]) -> str:
     )
 
 
+def _trust(phone: Handset, args: Sequence[str]) -> str:
+    """With a work profile, whose lock is no concern of the user in front."""
+    return (
+        "Trust manager state:\n"
+        f' User "Owner" (id=0, flags=0x4c13) (current): trusted=0, trustManaged=0, deviceLocked={int(phone.locked)}, '
+        "isActiveUnlockRunning=0, strongAuthRequired=0x0\n   Enabled agents:\n   Events:\n"
+        ' User "Work profile" (id=10, flags=0x1030) (managed profile): trusted=0, trustManaged=0, deviceLocked=1, '
+        "isActiveUnlockRunning=0, strongAuthRequired=0x1\n   Enabled agents:\n   Events:\n"
+    )
+
+
 def _surface_flinger(phone: Handset, args: Sequence[str]) -> str:
     return f'Display {DISPLAY_ID} (HWC display 0): port=0 pnpId=SIM displayName="simulated"\n'
 
@@ -130,6 +143,7 @@ SERVICES: Final[Mapping[str, Callable[[Handset, Sequence[str]], str]]] = {
     "input_method": _input_method,
     "package": _package,
     "power": _power,
+    "trust": _trust,
     "window": _window,
 }
 

@@ -71,6 +71,13 @@ def kind_of(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
+def gpu(chosen: str, setting: str) -> str:
+    """The name of the GPU that `setting` chooses, which decides bits besides `processor_and_packages`; "" on the CPU.
+    Raises ConfigError as `device_of`."""
+    device = device_of(chosen, setting)
+    return "" if device == CPU else kind_of(device)
+
+
 @contextmanager
 def explained(pass_rows: int) -> Iterator[None]:
     """Within, torch's errors about too little memory and about a missing deterministic kernel become a ComputeError.

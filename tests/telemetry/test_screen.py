@@ -69,7 +69,7 @@ def test_the_view_fits_the_terminal_and_cuts_nothing_off(width: int, rows: int) 
     assert "51 (update 62)" in text
     assert all(re.search(rf"│ {name} +51 ", text) for name in PROCESSES), text
     assert "4 busy" in text
-    assert re.search(r"11 +validation +1 +100.0%", text), "the newest evaluation has room"
+    assert re.search(r"11 +home +validation +1 +100.0%", text), "the newest evaluation has room"
 
 
 def test_a_wide_terminal_shows_every_phone_and_the_weights() -> None:

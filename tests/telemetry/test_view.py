@@ -61,7 +61,7 @@ def test_the_first_evaluation_of_a_task_counts_whatever_its_outcome_here_and_in_
         view.feed(each)
     (scores,) = by_policy(log).values()
     assert list(scores.values()) == [score(evaluated(log, Split.TRAIN)[2])] == [SuccessRate(1, 1, others=2)]
-    assert view.status(2_000).evaluations == ((2, Split.TRAIN, 1, 1.0),)
+    assert view.status(2_000).evaluations == ((2, "home", Split.TRAIN, 1, 1.0),)
 
 
 def test_an_interruption_is_no_sign_that_a_run_goes_on() -> None:
@@ -103,7 +103,22 @@ def test_agents_without_weights_are_scored_apart() -> None:
     view = RunView()
     for sha256, outcome in (("a" * 64, Outcome.SUCCESS), ("b" * 64, Outcome.FAILURE)):
         view.feed(Evaluation(PROMPTED, sha256, "e", trajectory("a", outcome)))
-    assert view.status(2_000).evaluations == ((PROMPTED, Split.TRAIN, 1, 1.0), (PROMPTED, Split.TRAIN, 1, 0.0))
+    assert view.status(2_000).evaluations == (
+        (PROMPTED, "home", Split.TRAIN, 1, 1.0),
+        (PROMPTED, "home", Split.TRAIN, 1, 0.0),
+    )
+
+
+def test_suites_are_scored_apart() -> None:
+    view = RunView()
+    for suite, outcome in (("home", Outcome.SUCCESS), ("webshop", Outcome.FAILURE)):
+        played = trajectory(suite, outcome)
+        played = replace(played, task=replace(played.task, suite=suite))
+        view.feed(Evaluation(2, "c" * 64, suite, played))
+    assert view.status(2_000).evaluations == (
+        (2, "home", Split.TRAIN, 1, 1.0),
+        (2, "webshop", Split.TRAIN, 1, 0.0),
+    )
 
 
 def test_rate_forgets_what_is_older_than_a_minute() -> None:
@@ -223,7 +238,7 @@ def test_a_process_that_was_not_heard_of_for_a_day_is_shown_no_more() -> None:
 
 def test_a_saved_view_that_cannot_be_shown_is_refused() -> None:
     view = RunView()
-    view._scores[0, "", Split.TRAIN] = Score()
+    view._scores[0, "", "home", Split.TRAIN] = Score()
     with pytest.raises(WireError, match="a score of nothing"):
         unpack(pack(view), RunView, 9)
     view = RunView()

@@ -521,7 +521,7 @@ def test_a_version_that_evaluators_played_different_numbers_of_tasks_of_counts_e
     for record in records:
         view.feed(record)
     assert shown == [(4, 0.25, False)]
-    assert view.status(0).evaluations == ((0, Split.VALIDATION, 4, 0.25),)
+    assert view.status(0).evaluations == ((0, records[0].trajectory.task.suite, Split.VALIDATION, 4, 0.25),)
     of_report, of_scores = score(evaluated(records, Split.VALIDATION)[0]), success_by_policy.by_policy(records)
     assert (of_report.episodes, of_report.success) == (4, 0.25)
     assert [list(each.values()) for each in of_scores.values()] == [[of_report]]
@@ -537,6 +537,22 @@ def test_a_version_whose_evaluation_goes_on_is_marked_and_is_not_the_success_of_
         ]  # fmt: skip
         assert queries.run_row(connection)["success"]["version"] == 1
         assert charts.series(connection, None, None)["success"]["unfinished"] == [False, False, True]
+
+
+def test_the_evaluation_of_a_version_whose_updates_are_void_is_no_point_of_the_curve(path: Path) -> None:
+    """As in reports."""
+    journal = [
+        *(Update(u, (), "f", u, version=u) for u in range(2)),
+        Update(1, (), "f", 2, version=1, void="lost"),
+        Update(1, (), "f", 3, version=2),
+    ]
+    with closing(IndexWriter(path, TOPICS)) as index:
+        index.add(batch(journal, topic="updates"))
+        index.add(batch([factories.version(n, update=u) for n, u in enumerate((0, 1, 1))], topic="versions"))
+        played = [evaluation(n, version, Split.VALIDATION) for version in range(3) for n in range(4)]
+        index.add(batch(played, topic="evaluations"))
+    with reading(path) as connection:
+        assert [row["version"] for row in queries.version_scores(connection)] == [0, 2]
 
 
 def evaluation(number: int, version: int, split: Split) -> Evaluation:

@@ -126,8 +126,9 @@ def _process_cells(beat: Heartbeat, newest: int | None, silent: bool) -> dict[st
 
 def _evaluations(status: RunStatus, most: int) -> Table:
     table = Table(title="evaluations (greedy)", box=None, header_style="dim", title_justify="left")
-    for name in ("version", "split", "episodes", "success"):
+    for name in ("version", "suite", "split", "episodes", "success"):
         table.add_column(name, justify="right")
-    for version, split, episodes, success in status.evaluations[-most:]:
-        table.add_row(str(version) if version >= 0 else "agent", split.value, str(episodes), f"{success:.1%}")
+    for version, suite, split, episodes, success in status.evaluations[-most:]:
+        name = str(version) if version >= 0 else "agent"
+        table.add_row(name, printable(suite), split.value, str(episodes), f"{success:.1%}")
     return table

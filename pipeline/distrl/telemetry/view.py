@@ -52,7 +52,7 @@ class RunStatus:
     lag_max: int
     processes: tuple[Heartbeat, ...]
     silent: frozenset[str]
-    evaluations: tuple[tuple[int, Split, int, float], ...]
+    evaluations: tuple[tuple[int, str, Split, int, float], ...]
     """(version, split, episodes, success), by version; one below 0 is of an agent without weights."""
     unsolved: tuple[Unsolved, ...] = ()
     """Tasks without a success in many attempts, of training and evaluations."""
@@ -67,7 +67,8 @@ class RunStatus:
 
 @dataclass(slots=True)
 class Score:
-    """Of one version or agent, on one split: how many tasks have a known outcome, and how many of them succeeded."""
+    """Of one version or agent, on one split of a suite: how many tasks have a known outcome, and how many of them
+    succeeded."""
 
     known: int = 0
     won: int = 0
@@ -99,7 +100,7 @@ class RunView:
     are a worker's and versions the LEARNER's: heartbeats may wait for a broker that the work does not need."""
     _now: int = 0
     """The latest time of a record by the broker's clock: no later than now."""
-    _scores: dict[tuple[int, str, Split], Score] = field(default_factory=dict)
+    _scores: dict[tuple[int, str, str, Split], Score] = field(default_factory=dict)
     _evaluated: IdSet = field(default_factory=IdSet)
     """`policy_and_task` of every evaluation."""
     _seen: IdSet = field(default_factory=IdSet)
@@ -169,8 +170,8 @@ class RunView:
             processes=beats,
             silent=frozenset(beat.process for beat in beats if self._heard[beat.process] < now_ms - HEARTBEAT_STALE_MS),
             evaluations=tuple(
-                (version, split, score.known, score.won / score.known)
-                for (version, _, split), score in sorted(self._scores.items(), key=lambda item: item[0])
+                (version, suite, split, score.known, score.won / score.known)
+                for (version, _, suite, split), score in sorted(self._scores.items(), key=lambda item: item[0])
             ),
             unsolved=self._attempts.unsolved(),
         )
@@ -189,7 +190,8 @@ class RunView:
         record = evaluation.trajectory
         if self._evaluated.add(policy_and_task(evaluation)) and record.outcome.is_known:
             agent = evaluation.version_sha256 if evaluation.version < 0 else ""
-            score = self._scores.setdefault((evaluation.version, agent, record.task.split), Score())
+            played = record.task.suite, record.task.split
+            score = self._scores.setdefault((evaluation.version, agent, *played), Score())
             score.known += 1
             score.won += record.outcome is Outcome.SUCCESS
             self._attempts.add(record.task, record.outcome)

@@ -183,8 +183,10 @@ def read_up_to(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:
 
 
 def version_scores(connection: sqlite3.Connection) -> list[Row]:
-    """`compared_scores`, each with `unfinished`: whether its evaluation goes on, as `curves.unfinished` knows."""
-    found = compared_scores(connection)
+    """`compared_scores` without versions whose updates are void, each with `unfinished`: whether its evaluation goes
+    on, as `curves.unfinished` knows."""
+    void = {number for (number,) in connection.execute(f"SELECT version FROM versions WHERE NOT ({IN_FORCE})")}
+    found = [row for row in compared_scores(connection) if row["version"] not in void]
     task_ids = defaultdict[int, list[str]](list)
     for version, task_id in connection.execute(
         "SELECT DISTINCT evaluated, task_id FROM episodes "

@@ -18,6 +18,7 @@ from distrl import processor
 from distrl.config import Config
 from distrl.errors import ConfigError
 from distrl.offline.ablation import persisted
+from distrl.offline.ablation import run as run_module
 from distrl.offline.ablation.arms import Arm, changed, plan
 from distrl.offline.ablation.fold import Folded, Identity
 from distrl.offline.ablation.log import RunLog, UpdateRange
@@ -149,6 +150,18 @@ def test_another_machine_is_another_arm(
 ) -> None:
     MACHINES[change](monkeypatch)
     assert PersistedArms(tmp_path, log, None).find(baseline) is None
+
+
+def test_a_gpu_and_a_processor_make_different_arms_and_play_differently(
+    log: RunLog, baseline: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_cpu = PersistedArms(tmp_path, log, None).file(baseline)
+    played = ArmEvaluation(1, Split.TEST)
+    asked = played_on(baseline.config, played)
+    for module in (persisted, run_module):
+        monkeypatch.setattr(module, "gpu", lambda chosen, setting: f"{setting}: a GPU")
+    assert PersistedArms(tmp_path, log, None).file(baseline) != on_cpu
+    assert played_on(baseline.config, played) != asked
 
 
 def test_another_model_of_the_same_processor_is_another_arm(

@@ -22,12 +22,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from distrl.accelerator import gpu
+from distrl.files import write
 from distrl.offline.ablation.arms import Arm
 from distrl.offline.ablation.fold import Folded, Identity
 from distrl.offline.ablation.log import Branch, RunLog
 from distrl.offline.ablation.report import Evaluated, Result
 from distrl.offline.estimates import Estimate
-from distrl.offline.files import write
 from distrl.policy.plugin import OURS, files_sha256, sources_sha256
 from distrl.policy.registry import package_of
 from distrl.processor import processor_and_packages
@@ -70,6 +71,7 @@ class PersistedArms:
             "versions": None if arm.sets else self._versions,
             "settings": learning_fingerprint(config),
             "threads": config.learner.torch_threads,
+            "gpu": gpu(config.learner.device, "learner.device"),
         }
         return self._folder / f"{_sha256(parts)}.json"
 

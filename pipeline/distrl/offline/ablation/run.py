@@ -24,6 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from distrl.accelerator import gpu
 from distrl.algorithms.registry import refuse_other_policy
 from distrl.broker.journal import history
 from distrl.config import Config, PolicySettings
@@ -31,6 +32,7 @@ from distrl.device.names import LOOPBACK
 from distrl.errors import ConfigError, DeviceError, PolicyError
 from distrl.evaluate.play import evaluation_tasks
 from distrl.evaluate.run import greedy
+from distrl.files import unwritable, write
 from distrl.learner.state import LearnerState
 from distrl.offline.ablation import figure as ablate_figure
 from distrl.offline.ablation.arms import Plan
@@ -38,7 +40,6 @@ from distrl.offline.ablation.fold import Folded, Identity, Shared, checkpoint_of
 from distrl.offline.ablation.log import RunLog, cut, read_log, update_range
 from distrl.offline.ablation.persisted import ADAPTERS, FOLDER, PersistedArms
 from distrl.offline.ablation.report import Ablation, Evaluated, Result, to_json, to_markdown
-from distrl.offline.files import unwritable, write
 from distrl.policy.plugin import OURS
 from distrl.policy.recurrent_q.tokenizer import GridTokenizer
 from distrl.policy.registry import package_of, policy_of, tokenizer_of
@@ -241,6 +242,7 @@ def played_on(config: Config, evaluation: ArmEvaluation | None) -> object:
         "emulators": devices.emulators.model_dump(mode="json", exclude={"first_port", "token_file"}),
         "elsewhere": sorted(each for each in devices.addresses if each.rpartition(":")[0] not in LOOPBACK),
         "threads": config.worker.torch_threads,
+        "gpu": gpu(config.worker.device, "worker.device"),
     }
 
 

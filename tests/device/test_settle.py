@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain, repeat
 
 import pytest
+from distrl.device import session as session_module
 from distrl.device.adb_protocol import Deadline
 from distrl.device.errors import DeviceBlack, DeviceGarbage, DeviceOversized, DeviceTimeout
 from distrl.device.session import AdbSession
@@ -16,8 +17,11 @@ from distrl.images import MAX_PIXELS
 from distrl.types import Point
 from PIL import Image
 from simphone import shell
+from simphone.commands import COMMANDS
+from simphone.commands.base import CommandResult, Invocation
 from simphone.commands.dumpsys import SERVICES
 from simphone.faults import Fault
+from simphone.handset import Handset
 from simphone.machine import Event
 from simphone.serve import SimulatedPhone
 
@@ -72,6 +76,40 @@ def test_a_screen_that_is_off_is_reported_as_such_until_it_is_woken(
     session.key("WAKEUP")
     assert LOOKS[name](session) == session.screenshot()
     assert session.screenshot().png == phone.machine.png()
+
+
+def test_a_screenshot_that_the_phone_refuses_is_taken_again_and_why_is_said_if_that_does_not_help(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = [b"Error: compositor is gone"] * 2
+    real = COMMANDS["screencap"]
+
+    async def failing(phone: Handset, call: Invocation) -> CommandResult:
+        return CommandResult(stderr=refusals.pop(), code=1) if refusals else await real(phone, call)
+
+    monkeypatch.setitem(COMMANDS, "screencap", failing)
+    assert session.settle().png == phone.machine.png()
+    assert (refusals, session.retries) == ([], 2)
+
+    def is_told(seconds: float) -> None:
+        refusals.extend([b"Error: compositor is gone"] * 10_000)
+        with hurried(session, seconds), pytest.raises(DeviceGarbage, match="compositor is gone"):
+            session.settle()
+
+    given_time(is_told)
+
+
+def test_a_screen_that_has_gone_off_by_itself_is_no_observation_though_it_shows_a_clock(
+    session: AdbSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An always-on display."""
+    session.key("HOME")
+    monkeypatch.setitem(SERVICES, "power", lambda phone, args: "  mWakefulness=Dozing\n")
+    monkeypatch.setattr(session_module, "IDLE_S", 3600.0)
+    session.settle()
+    monkeypatch.setattr(session_module, "IDLE_S", 0.0)
+    with pytest.raises(DeviceBlack, match=r"its screen is off \(Dozing\)"):
+        session.settle()
 
 
 @pytest.mark.parametrize("name", LOOKS)

@@ -29,6 +29,7 @@ from distrl.device.errors import (
     DeviceOversized,
     DeviceRefused,
     DeviceTimeout,
+    must_succeed,
     too_slow,
 )
 from distrl.device.keyboard import KeyboardService, UntypableError, typing_lines
@@ -50,6 +51,8 @@ OPERATION, SETTLE = "devices.operation_timeout_s", "devices.settle_timeout_s"
 SWIPE_MS = 150
 """Duration of an action's swipe: long enough to scroll, too short to be a long press."""
 KEYCODES = {"HOME": 3, "BACK": 4, "ENTER": 66, "DEL": 67, "WAKEUP": 224}
+IDLE_S = 10.0
+"""After so long without an action a phone may have turned its screen off: no phone's shortest time is below it."""
 WORDS_SHOWN = 200
 """Characters of a phone's output shown in an error."""
 _WAKEFULNESS = re.compile(r"(?:mWakefulness|getWakefulnessLocked\(\))=(\w+)")
@@ -260,9 +263,11 @@ class AdbSession:
         """The screen once two screenshots in a row are equal, else the last complete one by devices.settle_timeout_s.
 
         The latter is `restless`: a stopwatch, a video or a blinking cursor may never rest. A broken or black screenshot
-        is taken again. Raises DeviceGarbage if there is no complete one by the deadline, or the screen has come to rest
-        broken or black; DeviceTimeout if there is none at all, or the phone left one operation unanswered.
+        is taken again, as is one that the phone refuses. Raises DeviceGarbage if there is no complete one by the
+        deadline, or the screen has come to rest broken or black; DeviceBlack if its screen has gone off by itself and
+        shows a clock or pictures; DeviceTimeout if there is none at all, or the phone left one operation unanswered.
         """
+        idle_s = time.monotonic() - self._acted
         deadline, operation_s = Deadline(self._devices.settle_timeout_s), self._devices.operation_timeout_s
         last: bytes | None = None
         whole: Screenshot | None = None
@@ -270,12 +275,18 @@ class AdbSession:
         rests = False
         while (left := deadline.remaining()) > 0:
             try:
-                png = self.output(SCREENCAP, Deadline(left, SETTLE) if left < operation_s else self._deadline())
+                with must_succeed():  # it may fail for a moment, as while the phone's compositor restarts
+                    png = self.output(SCREENCAP, Deadline(left, SETTLE) if left < operation_s else self._deadline())
             except DeviceTimeout as late:
                 if operation_s < left:
                     raise
                 fault = fault or late
                 break
+            except DeviceGarbage as error:
+                fault, last, rests = error, None, False
+                self.retries += 1
+                time.sleep(min(self._devices.settle_poll_s, deadline.remaining()))
+                continue
             same = png == last
             try:
                 whole, rests = self._verified(png, deadline), same
@@ -289,6 +300,8 @@ class AdbSession:
                 break
             last = png
             time.sleep(min(self._devices.settle_poll_s, deadline.remaining()))
+        if whole is not None and idle_s > IDLE_S:
+            self.require_awake()
         if whole is None:
             raise fault or DeviceTimeout(self._serial, f"no screenshot within {deadline.seconds:g} s", too_slow(SETTLE))
         self._restless = not rests

@@ -66,7 +66,7 @@ def failures(
     """
     from distrl.evaluate.failures import by_condition, by_suite_and_version
     from distrl.evaluate.figures import failure_modes
-    from distrl.offline.files import make_folder, write
+    from distrl.files import make_folder, write
     from distrl.offline.runs import Run
 
     settings = run_settings(config, sets, run)

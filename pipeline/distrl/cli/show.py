@@ -39,7 +39,7 @@ def show(
     The page holds its screenshots and needs no network. Prints its path.
     """
     from distrl.evaluate.episode_page import episode_page, page_name
-    from distrl.offline.files import make_folder, write
+    from distrl.files import make_folder, write
     from distrl.offline.find_episode import SEARCHED, episode_at, episode_of, place_of, reading_once, search
     from distrl.offline.record_text import escaped
     from distrl.store.objects import open_store

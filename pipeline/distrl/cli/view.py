@@ -11,6 +11,7 @@ import typer
 from rich.progress import MofNCompleteColumn, Progress, TaskID
 
 from distrl.cli.common import (
+    ASKING,
     ConfigFile,
     Sets,
     Verbose,
@@ -107,7 +108,7 @@ def view(
             _export(runs, found, export, most, force, every_run=bool(wanted))
         return
     log_as(settings, "view", "view", verbose)
-    stop = stopped_by_signals()
+    stop = stopped_by_signals(second_kills=ASKING)  # a broker that is away is waited for
     with (
         Runs(lambda: wanted or run_names(settings), lambda name: run_settings(config, sets, name)) as runs,
         ViewServer(runs, host, port or ports.draw("--port"), token, found) as server,

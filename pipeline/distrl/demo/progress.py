@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from distrl.errors import ConfigError
-from distrl.offline.files import make_folder, write
+from distrl.files import make_folder, write
 
 
 @dataclass(frozen=True, slots=True)

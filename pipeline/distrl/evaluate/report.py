@@ -13,6 +13,7 @@ from distrl.evaluate.facts import Facts, RunData, facts_of, success_of
 from distrl.evaluate.failures import FailedCondition, JudgedAttempt
 from distrl.evaluate.page import html_page
 from distrl.evaluate.policies import PolicyId
+from distrl.files import make_folder, write
 from distrl.types import LogPosition
 
 EPISODES: Final = "episodes"
@@ -25,19 +26,19 @@ PER_CONDITION: Final = 2
 def write_report(data: RunData, out: Path) -> Path:
     """Write `out`/report.html, `out`/report.json, and pages of some failed episodes, which the report links.
 
-    Returns the path of the report's page.
+    Returns the path of the report's page. Raises ConfigError where the folder cannot be written.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     facts = facts_of(data)
     page = out / "report.html"
     links: dict[LogPosition, str] = {}
     for each in pages_of(facts.failed):
         episode = _episode(data, each)
         links[each.position] = f"{EPISODES}/{page_name(episode)}"
-        (out / EPISODES).mkdir(exist_ok=True)
-        (out / links[each.position]).write_text(episode_page(episode, data.read), encoding="utf-8")
-    page.write_text(html_page(data, facts, links), encoding="utf-8")
-    (out / "report.json").write_text(json.dumps(summary(data, facts), indent=2) + "\n", encoding="utf-8")
+        make_folder(out / EPISODES)
+        write(out / links[each.position], episode_page(episode, data.read).encode())
+    write(page, html_page(data, facts, links).encode())
+    write(out / "report.json", (json.dumps(summary(data, facts), indent=2) + "\n").encode())
     return page
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from distrl.errors import ConfigError
 from distrl.experiment.plan import FORMAT, Cell
-from distrl.offline.files import make_folder, unwritable
+from distrl.files import make_folder, unwritable
 from distrl.policy.recurrent_q.directory import Described, make
 from distrl.policy.registry import SHIPPED, base_sha256, tokenizer_of
 from distrl.store.directory import sync, sync_all

@@ -30,7 +30,7 @@ from distrl.experiment.spent import FOLDER as SPENT
 from distrl.experiment.spent import Spent, by_other_code, code_version, note, timed
 from distrl.experiment.warmup import FOLDER as WARMUPS
 from distrl.experiment.warmup import adapter_file, shared, warm_up
-from distrl.offline.files import make_folder, write
+from distrl.files import make_folder, write
 from distrl.policy.plugin import plugin_code
 from distrl.processor import processor
 

@@ -14,7 +14,7 @@ from distrl.experiment.page import html_page
 from distrl.experiment.plan import Cell, Experiment, Preset
 from distrl.experiment.report import Report, refuse_other_tasks, report_of, to_csv, to_dict
 from distrl.experiment.spent import write_total
-from distrl.offline.files import write
+from distrl.files import write
 
 FILES: Final = ("report.json", "report.csv", "report.png", "report.html")
 

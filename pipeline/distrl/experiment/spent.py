@@ -17,7 +17,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 
-from distrl.offline.files import write
+from distrl.files import write
 
 FOLDER: Final = "spent"
 FILE: Final = "cost.json"

@@ -15,7 +15,7 @@ from distrl.algorithms.registry import cloning_updates
 from distrl.config import Config
 from distrl.experiment.plan import FORMAT, Cell
 from distrl.experiment.weights import Screenshots, WeightsLearning
-from distrl.offline.files import write
+from distrl.files import write
 from distrl.processor import processor_and_packages
 from distrl.runs.settings import learning_settings
 from distrl.store.directory import DirectoryStore

@@ -22,7 +22,7 @@ from distrl.broker.reader import BATCH_RECORDS, LogReader, RawRecord, decoded, h
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import ConfigError, DistrlError, WireError
-from distrl.offline.files import make_folder
+from distrl.files import make_folder
 from distrl.runs.recorded import RecordedSettings, recorded
 from distrl.trackers.points import RunPoints
 from distrl.trackers.progress import load

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from distrl.errors import ConfigError
-from distrl.offline.files import write
+from distrl.files import write
 from distrl.trackers.protocol import Axis, Point
 
 

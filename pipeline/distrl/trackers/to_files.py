@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from distrl.errors import ConfigError
+from distrl.files import write
 from distrl.trackers.protocol import Point, TrackedRun
 
 POINTS: Final = "points.jsonl"
@@ -27,7 +28,7 @@ class Files:
 
     def start(self, run: TrackedRun, logged: int) -> None:
         about = {"run": run.name, "began": run.began, "settings": dict(run.settings)}
-        (self._folder / SETTINGS).write_text(json.dumps(about, indent=1, sort_keys=True) + "\n")
+        write(self._folder / SETTINGS, (json.dumps(about, indent=1, sort_keys=True) + "\n").encode())
         path = self._folder / POINTS
         path.touch()
         with path.open("r+b") as out:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from distrl.errors import ConfigError
-from distrl.offline.files import write
+from distrl.files import write
 
 WRITERS, TIMES, SIZE = 8, 40, 200_000
 

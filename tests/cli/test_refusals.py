@@ -147,6 +147,7 @@ def test_doctor_survives_a_spoilt_stack_folder(cli: Cli, tmp_path: Path) -> None
         ("evaluate --episodes 5", "they need --versions"),
         ("evaluate --split test", "they need --versions"),
         ("evaluate --versions first --episodes 0", "'--episodes'"),
+        (f"evaluate --versions first --episodes {'9' * 5_000}", "'--episodes'"),
         ("evaluate --episodes folder --split test", "a folder of episodes has none"),
         ("evaluate --versions first --json", "they need a folder in --episodes"),
         ("demonstrate --format aitw", "it needs --episodes"),

@@ -20,6 +20,7 @@ from avro.io import DatumReader
 from distrl.broker.reader import RawRecord
 from distrl.broker.topics import TOPICS
 from distrl.errors import ConfigError, StoreError
+from distrl.offline import export
 from distrl.offline.export import Export
 from distrl.offline.record_text import gist_of, json_line, summary_line
 from distrl.offline.replay import Item, item_of
@@ -112,6 +113,16 @@ def test_a_nested_record_keeps_its_shape_in_columns(tmp_path: Path, record: Reco
                 if name == "devices"
                 else value
             )
+
+
+def test_large_records_are_cut_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As draws: 4,096 rows of them took gigabytes."""
+    items = [item(TRAJECTORY, offset) for offset in range(7)]
+    monkeypatch.setattr(export, "GROUP_BYTES", 2 * len(items[0].raw.value or b"") + 1)
+    written(tmp_path, "parquet", items, Trajectory)
+    found = parquet.ParquetFile(tmp_path / "a.parquet").metadata
+    rows = found.num_rows // len(items)
+    assert [found.row_group(i).num_rows for i in range(found.num_row_groups)] == [3 * rows, 3 * rows, rows]
 
 
 def test_many_rows_are_cut_by_their_number_alone(tmp_path: Path) -> None:

@@ -116,9 +116,9 @@ def evaluate(
         return
     if form is not None or as_json:
         raise typer.BadParameter("they need a folder in --episodes", param_hint="--format, --json")
+    if episodes is not None and not 0 < len(episodes.lstrip("0")) < 10:
+        raise typer.BadParameter(f"{episodes[:20]} is no number of tasks", param_hint="'--episodes'")
     most = None if episodes is None else int(episodes)
-    if most == 0:
-        raise typer.BadParameter("0 is no number of tasks", param_hint="'--episodes'")
     if versions is None and (split or episodes):
         raise typer.BadParameter("they need --versions", param_hint="--split, --episodes")
     settings, stop = started("evaluator", config, sets, verbose, "evaluation", lambda own: own.evaluate.name)

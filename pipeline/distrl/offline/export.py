@@ -34,7 +34,10 @@ FORMAT: Final = "distrl-replay/1"
 BLOCK_BYTES: Final = 65_536
 """Approximate size of a block of an Avro file."""
 ROWS_TOGETHER: Final = 4_096
-"""Rows of a Parquet row group, or a few more, since a record's rows stay together; the last may have fewer."""
+"""Rows of a Parquet row group, or a few more, since a record's rows stay together; the last may have fewer, as may one
+of GROUP_BYTES."""
+GROUP_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of the encoded records of a row group, but for its last one: rows of draws take gigabytes by the thousand."""
 
 
 class Writer(Protocol):
@@ -264,11 +267,14 @@ class ParquetWriter:
         kind = TOPICS[topic_range.topic].record
         self._schema, self._rows_of = schema_of(kind), rows_of
         self._pending: list[Mapping[str, Any]] = []
+        self._bytes = 0
+        """Of the pending rows' records."""
         self._writer = parquet.ParquetWriter(out, self._schema, compression="zstd")
 
     def put(self, item: Item) -> None:
         self._pending += self._rows_of(item)
-        if len(self._pending) >= ROWS_TOGETHER:
+        self._bytes += len(item.raw.value or b"")
+        if len(self._pending) >= ROWS_TOGETHER or self._bytes >= GROUP_BYTES:
             self._write()
 
     def close(self) -> None:
@@ -281,7 +287,7 @@ class ParquetWriter:
 
         self._writer.write_table(pyarrow.Table.from_pylist(self._pending, schema=self._schema))
         self.rows += len(self._pending)
-        self._pending = []
+        self._pending, self._bytes = [], 0
 
 
 WRITERS: Final[Mapping[str, Callable[[BinaryIO, TopicRange], Writer]]] = {"avro": AvroWriter, "parquet": ParquetWriter}

@@ -47,7 +47,8 @@ def listens_at(address: str, usual: int | None = None) -> bool:
     host, colon, number = address.rpartition(":")
     if usual is not None and not (colon and number.isdigit()):
         host, number = address, str(usual)
-    return bool(host) and number.isdigit() and listens(int(number), host.strip("[]"))
+    is_port = number.isdecimal() and len(number) < 6
+    return bool(host) and is_port and listens(int(number), host.strip("[]"))
 
 
 def choose(wanted: int, explicit: bool, setting: str, taken: Collection[int] = (), count: int = 1) -> int:

@@ -201,7 +201,8 @@ def _feed(points: RunPoints, batch: Batch) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    lock = FileLock(folder / LOCK, timeout=0)
+    # Without filelock's fallback for file systems without locks: that lock would outlive a killed holder.
+    lock = FileLock(folder / LOCK, timeout=0, fallback_to_soft=False)
     try:
         with lock:
             yield

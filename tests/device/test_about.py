@@ -35,6 +35,7 @@ def test_a_locked_phone_says_so(adb: AdbServer, start_phones: StartPhones, timeo
     phone.faults.set(Fault.LOCKED)
     (found,) = [each for each in look(adb, timeouts) if each.serial == phone.address]
     assert found.fault == "it is locked, and only a person can unlock it"
+    assert found.size
 
 
 def test_a_phone_that_the_server_knows_is_shown_though_nobody_named_it(

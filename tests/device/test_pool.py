@@ -4,11 +4,13 @@ import threading
 import time
 from contextlib import suppress
 
+import factories
 import pytest
 from distrl import config
 from distrl.device import pool as pool_module
-from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused, DeviceTimeout
+from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceLocked, DeviceRefused, DeviceTimeout
 from distrl.device.pool import AT_ONCE, DevicePool
+from distrl.device.reset import reset
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
@@ -269,6 +271,20 @@ def test_a_phone_that_is_locked_is_lent_once_it_is_unlocked(
     phone.faults.clear()
     clock.now += 100
     assert until_answering(pool).serial == phone.address
+
+
+def test_a_phone_that_is_locked_between_two_episodes_is_quarantined(
+    adb: AdbServer, clock: Clock, phone: SimulatedPhone
+) -> None:
+    pool = pool_of(adb, clock, phone.address)
+    with pool.leased() as session:
+        reset(some(session), factories.task())
+    phone.faults.set(Fault.LOCKED)
+    with pytest.raises(DeviceLocked), pool.leased() as session:
+        reset(some(session), factories.task())
+    assert pool.lease() is None
+    (health,) = pool.health()
+    assert health.state == "quarantined"
 
 
 def test_a_refused_command_is_not_the_phones_failure(adb: AdbServer, clock: Clock, phone: SimulatedPhone) -> None:

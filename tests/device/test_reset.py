@@ -115,6 +115,20 @@ def test_a_real_phone_that_is_locked_is_not_played_and_its_apps_keep_their_data(
     assert real.ran[-1] == "dumpsys trust"
 
 
+def test_a_simulated_phone_that_is_locked_is_not_played_either(session: AdbSession, phone: SimulatedPhone) -> None:
+    phone.faults.set(Fault.LOCKED)
+    with pytest.raises(DeviceLocked):
+        resetting.reset(session, task())
+
+
+def test_a_package_whose_data_nobody_may_clear_is_the_tasks_fault(session: AdbSession) -> None:
+    real = RealPhone(session)
+    protected = b"java.lang.SecurityException: Cannot clear data for a protected package: com.example.shop"
+    real.answers[CLEAR] = Finished(b"", protected, 255)
+    with pytest.raises(DeviceRefused, match="protected package"):
+        resetting.reset(real, task('{"packages": ["com.example.shop"]}'))
+
+
 CLEAR = "['pm', 'clear', 'com.example.shop']"
 
 

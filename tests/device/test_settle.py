@@ -99,15 +99,38 @@ def test_a_screenshot_that_the_phone_refuses_is_taken_again_and_why_is_said_if_t
     given_time(is_told)
 
 
+def test_a_screen_of_before_a_refusal_is_no_observation(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The action may have had its effect since."""
+    real, taken = COMMANDS["screencap"], list[str]()
+
+    async def failing(phone: Handset, call: Invocation) -> CommandResult:
+        taken.append("")
+        return await real(phone, call) if len(taken) == 1 else CommandResult(stderr=b"Error: no compositor", code=1)
+
+    def is_told(seconds: float) -> None:
+        taken.clear()
+        session.key("HOME")
+        with hurried(session, seconds), pytest.raises(DeviceGarbage, match="no compositor"):
+            session.settle()
+        assert len(taken) > 1
+
+    monkeypatch.setitem(COMMANDS, "screencap", failing)
+    given_time(is_told)
+
+
 def test_a_screen_that_has_gone_off_by_itself_is_no_observation_though_it_shows_a_clock(
     session: AdbSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An always-on display."""
     session.key("HOME")
+    session.key("HOME")
     monkeypatch.setitem(SERVICES, "power", lambda phone, args: "  mWakefulness=Dozing\n")
     monkeypatch.setattr(session_module, "IDLE_S", 3600.0)
     session.settle()
-    monkeypatch.setattr(session_module, "IDLE_S", 0.0)
+    session._acted -= 4000.0
+    session.key("BACK")  # which did nothing but to wake it, if that
     with pytest.raises(DeviceBlack, match=r"its screen is off \(Dozing\)"):
         session.settle()
 

@@ -201,6 +201,15 @@ def test_a_keyboard_that_a_killed_process_has_left_is_put_back_by_the_next(
     assert later.run(["cat", NOTE]).code != 0
 
 
+def test_a_keyboard_that_a_person_has_selected_since_is_left(session: AdbSession, phone: SimulatedPhone) -> None:
+    session.shell(f"echo {OWN} > {NOTE}")
+    theirs = "com.example.keys/.Own"
+    session.shell(f"settings put secure default_input_method {theirs}")
+    session.put_back_keyboard()
+    assert phone.keyboards.selected == theirs
+    assert session.run(["cat", NOTE]).code != 0
+
+
 def test_a_keyboard_that_is_no_longer_there_is_given_up_and_the_text_typed(
     session: AdbSession, phone: SimulatedPhone, events: list[Event], caplog: pytest.LogCaptureFixture
 ) -> None:

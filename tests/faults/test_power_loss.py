@@ -179,16 +179,25 @@ def test_a_store_that_is_cut_back_under_a_whole_log_costs_repetitions(losses: Lo
     losses.equals_a_fresh_fold()
 
 
-def test_a_store_that_has_lost_the_newest_weights_is_given_them_again(losses: Losses) -> None:
-    """A worker that is started then has none to begin with."""
+@pytest.mark.parametrize("spoilt", [b"half of it", None], ids=["cut", "gone"])
+def test_a_store_that_has_lost_the_newest_weights_is_given_them_again(losses: Losses, spoilt: bytes | None) -> None:
+    """A worker that is started then has none to begin with, and nothing is learned before it plays."""
     losses.lose(())
-    newest = losses.run.versions()[-1]
-    losses.run.store.delete(newest.adapter.key)
-    losses.run.worker()
-    (task,) = losses.run.feed(1, version=newest.version)
+    newest, run = losses.run.versions()[-1], losses.run
+    if spoilt is None:
+        run.store.delete(newest.adapter.key)
+    else:
+        run.store.put_named(newest.adapter.key, spoilt)
+    run.worker()
+    (task,) = run.feed(1, version=newest.version)
+    run.learner()
+    run.until("the task to be played", lambda: task in run.counted())
+    run.stop()
+    assert [(each.version, each.update) for each in run.versions()[-2:]] == [
+        (newest.version, newest.update),
+        (newest.version + 1, newest.update),
+    ]
     losses.goes_on()
-    losses.run.until("the task to be played", lambda: task in losses.run.counted())
-    losses.run.stop("worker-0")
     losses.equals_a_fresh_fold()
 
 

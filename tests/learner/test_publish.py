@@ -10,12 +10,13 @@ from distrl import config as settings_room
 from distrl.broker.journal import History
 from distrl.config import Config
 from distrl.errors import BrokerError, StoreError
+from distrl.learner import publish
 from distrl.learner.publish import Publisher, publishes
 from distrl.learner.reservations import Reservation, reserve
 from distrl.learner.state import LearnerState
 from distrl.store.adapters import put_adapter
 from distrl.store.objects import ObjectStore, open_store
-from distrl.types import Version
+from distrl.types import ObjectRef, Version
 
 from learner.world import config
 
@@ -153,6 +154,27 @@ def test_weights_that_the_store_has_lost_are_published_anew_once_and_under_a_hig
         (1, 0, 2, ()),
     ]
     assert store.get(sent[1].adapter) == state.policy.adapter()
+
+
+def test_weights_that_are_stored_again_are_published_though_the_learner_ends_right_then(
+    settings: Config, state: LearnerState, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers that met what lay there before refuse that version for good."""
+    sent: list[Version] = []
+    Publisher(settings, store, sent.append, (), lambda: 1).due(state)
+    store.put_named(sent[0].adapter.key, b"cut")
+
+    def ends(*_: object) -> ObjectRef:
+        put_adapter(store, settings.run, state.policy.adapter())
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publish, "put_adapter", ends)
+        ended = Publisher(settings, store, sent.append, list(sent), lambda: 2)
+        with pytest.raises(KeyboardInterrupt):
+            ended.settle(state)
+    Publisher(settings, store, sent.append, list(sent), lambda: 3).settle(state)
+    assert [each.version for each in sent] == [0, 1]
 
 
 def test_a_version_whose_record_is_lost_is_made_up_for_once_however_often_a_learner_starts(

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from distrl import config
+from distrl.device.errors import DeviceLocked
 from distrl.device.leases import Leases
-from distrl.device.lock_screen import require_unlocked
 from distrl.device.phone_lease import lease_on, place_of, seconds_since_boot
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
@@ -102,17 +102,19 @@ def _look(
         return About(serial, state)
     session = AdbSession(server, serial, devices)
     try:
-        require_unlocked(session)
         width, height = session.size()
         release, model = _properties(session, ("ro.build.version.release", "ro.product.model"))
         found = About(serial, state, f"{width}x{height}", release, model, session.focus())
-        if (leased := lease_on(session, _place(leases, serial))) is None:
-            return found
-        name, lease = leased
-        over = unchanged_s(leases, serial, name, clock()) >= lease.ttl_s
-        return replace(found, holder=lease.holder, lease_over=over)
+        if (leased := lease_on(session, _place(leases, serial))) is not None:
+            name, lease = leased
+            over = unchanged_s(leases, serial, name, clock()) >= lease.ttl_s
+            found = replace(found, holder=lease.holder, lease_over=over)
+        session.require_unlocked()
+    except DeviceLocked as error:
+        return replace(found, fault=error.what)
     except DeviceError as error:
         return About(serial, state, fault=error.what)
+    return found
 
 
 def _place(leases: Leases, serial: str) -> str:

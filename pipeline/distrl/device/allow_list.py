@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from distrl import config
 from distrl.device.adb_protocol import Deadline
 from distrl.device.errors import DeviceForeignApp, DeviceGarbage
-from distrl.device.lock_screen import require_unlocked
 from distrl.device.packages import allowed
 from distrl.device.session import AdbSession
 from distrl.device.window import SYSTEM_UI
@@ -53,7 +52,7 @@ class PackageAllowList:
             if self._back():
                 return f"{package} ({name})"
         self._session.require_awake()  # else its lock screen would be taken for an app
-        require_unlocked(self._session)
+        self._session.require_unlocked()
         raise DeviceForeignApp(
             self._session.serial,
             f"{package} stays in front",

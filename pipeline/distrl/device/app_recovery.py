@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 
 from distrl.device.errors import DeviceGone
-from distrl.device.lock_screen import require_unlocked
 from distrl.device.session import AdbSession
 from distrl.device.window import SYSTEM_UI
 from distrl.errors import DeviceError
@@ -27,7 +26,7 @@ def probe(session: AdbSession) -> None:
     """Raises DeviceError if the phone does not answer, has not booted, or is locked."""
     if session.output(PROBE).strip() != BOOTED:
         raise DeviceGone(session.serial, "it is still starting")
-    require_unlocked(session)
+    session.require_unlocked()
 
 
 def recover_app(session: AdbSession) -> bool:

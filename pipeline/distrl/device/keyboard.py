@@ -153,8 +153,11 @@ class KeyboardService:
         """
         if not self._is_note_read:
             noted = self._ask(f"cat {NOTE} 2>/dev/null || true", deadline).strip()
-            if self._previous is None and _METHOD.fullmatch(noted):
-                self._previous = noted
+            if noted and self._previous is None:
+                if _METHOD.fullmatch(noted) and self._selected(deadline) == SERVICE:
+                    self._previous = noted
+                else:  # a person has selected another one since
+                    self._ask(f"rm -f {NOTE}", deadline)
             self._is_note_read = True
         if self._previous is not None:
             try:
@@ -165,16 +168,20 @@ class KeyboardService:
             self._previous = None
 
     def _select(self, deadline: Deadline) -> None:
-        own = self._ask("settings get secure default_input_method", deadline).strip()
+        own = self._selected(deadline)
         if own == SERVICE:
             return
         if _METHOD.fullmatch(own):  # "null" if none was ever chosen
-            self._ask(f"echo {shlex.quote(own)} > {NOTE}", deadline)
+            with suppress(DeviceRefused):  # as on a full phone, which can type all the same
+                self._ask(f"echo {shlex.quote(own)} > {NOTE}", deadline)
             self._previous = own
         self._set(SERVICE, deadline)
         until = Deadline(min(UP_S, deadline.remaining() / 2))
         while until.remaining() > 0 and not self._bound(deadline):
             time.sleep(POLL_S)
+
+    def _selected(self, deadline: Deadline) -> str:
+        return self._ask("settings get secure default_input_method", deadline).strip()
 
     def _set(self, method: str, deadline: Deadline) -> None:
         reply = self._ask(f"ime set {shlex.quote(method)}", deadline)

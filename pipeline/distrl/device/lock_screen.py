@@ -1,4 +1,4 @@
-"""Whether a phone is locked by a PIN, pattern, password or finger, which a person alone can open.
+"""Parses `dumpsys trust`: whether a phone is locked by a PIN, pattern, password or finger. Only a person can open it.
 
 A lock screen that a swipe opens does not count: `wm dismiss-keyguard` ends it.
 """
@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import re
 
-from distrl.device.errors import DeviceLocked
-from distrl.device.session import AdbSession
-
 _LOCKED = re.compile(r"^ User .*\(current\):.*\bdeviceLocked=1\b", re.MULTILINE)
 """Of the user in front, by TrustManagerService.java of AOSP: a work profile has a line, and may have a lock, of its
 own."""
 
 
-def require_unlocked(session: AdbSession) -> None:
-    """Raises DeviceLocked where the phone says that it is locked. One that does not say counts as unlocked."""
-    if _LOCKED.search(session.run("dumpsys trust").stdout.decode("utf-8", "replace")):
-        raise DeviceLocked(session.serial)
+def is_locked(dump: str) -> bool:
+    """False for a dump that does not say."""
+    return _LOCKED.search(dump) is not None

@@ -23,7 +23,7 @@ from functools import partial
 from distrl import config
 from distrl.device.app_recovery import probe, recover_app
 from distrl.device.emulator import Emulator, fleet
-from distrl.device.errors import AdbServerGone, DeviceGone, DeviceHeld, DeviceRefused
+from distrl.device.errors import AdbServerGone, DeviceGone, DeviceHeld, DeviceLocked, DeviceRefused
 from distrl.device.health import Health
 from distrl.device.leases import Leases
 from distrl.device.phone_lease import RENEWALS, LeaseRenewer, PhoneLease, holder_name, place_of
@@ -338,7 +338,9 @@ class DevicePool:
                 return False
             if not self._app_recovered(phone):
                 if phone.emulator is not None:
-                    phone.emulator.bring(anew=phone.health.failures - phone.server_failures > 1)
+                    again = phone.health.failures - phone.server_failures > 1
+                    # One that is locked would be locked after its boot too, and nobody could unlock it meanwhile.
+                    phone.emulator.bring(anew=again and not isinstance(phone.fault, DeviceLocked))
                 elif not phone.over_tcp:
                     self._take_aliases(phone)
                 else:

@@ -47,6 +47,7 @@ def prepare(
             session.output(["settings", "put", "global", name, "0"])
         session.key("HOME")
         session.settle()
+        session.require_unlocked()  # else every emulator would begin with its lock screen
         report(f"saving snapshot {settings.snapshot}")
         emulator.save()
     finally:

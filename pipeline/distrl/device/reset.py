@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from distrl.device.errors import DeviceForbids, DeviceGarbage, DeviceRefused, must_succeed
-from distrl.device.lock_screen import require_unlocked
 from distrl.device.packages import allowed
 from distrl.device.session import AdbSession
 from distrl.names import PACKAGE
@@ -39,6 +38,8 @@ def reset(session: AdbSession, task: Task, to_snapshot: Callable[[], None] | Non
         raise DeviceRefused(
             session.serial, f"task {task.task_id} cannot be set up: {reply}", "correct the task's setup"
         )
+    else:
+        session.require_unlocked()
 
 
 def truth(session: AdbSession) -> Mapping[str, Any] | None:
@@ -60,7 +61,7 @@ def _reset_real(session: AdbSession, task: Task) -> None:
     with must_succeed():
         session.key("WAKEUP")
     session.run(["wm", "dismiss-keyguard"])  # exit status ignored: a phone with a PIN stays locked in any case
-    require_unlocked(session)
+    session.require_unlocked()
     with must_succeed(DeviceForbids):  # another refusal may be the task's fault, as for a package that is not there
         for package in packages:
             session.stop_app(package)

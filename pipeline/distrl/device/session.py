@@ -16,6 +16,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from distrl import config
@@ -26,6 +27,7 @@ from distrl.device.errors import (
     DeviceForbids,
     DeviceGarbage,
     DeviceGone,
+    DeviceLocked,
     DeviceOversized,
     DeviceRefused,
     DeviceTimeout,
@@ -33,6 +35,7 @@ from distrl.device.errors import (
     too_slow,
 )
 from distrl.device.keyboard import KeyboardService, UntypableError, typing_lines
+from distrl.device.lock_screen import is_locked
 from distrl.device.names import adb_line
 from distrl.device.screenshot import BlackImageError, BrokenImageError, OversizedImageError, Screenshot, verified
 from distrl.device.server import AdbServer
@@ -58,8 +61,9 @@ WORDS_SHOWN = 200
 _WAKEFULNESS = re.compile(r"(?:mWakefulness|getWakefulnessLocked\(\))=(\w+)")
 """Some vendors name the method in place of the field (as in flutter's issue 98146)."""
 _ERROR = re.compile(r"^Error", re.MULTILINE)
-_FORBIDS = re.compile("SecurityException|INJECT_EVENTS")
-"""Of the error of a phone on which adb may not touch the screen, press keys or clear an app's data."""
+_FORBIDS = re.compile("INJECT_EVENTS|CLEAR_APP_USER_DATA|FORCE_STOP_PACKAGES")
+"""The right that adb lacks, in the error of a phone on which it may not touch the screen, press keys, stop an app or
+clear its data."""
 _STANDS_IN = ".FallbackHome"
 """Activity of Settings that is the home screen between a phone's start and its first unlock."""
 _HOME_ACTIVITY = re.compile(rf"^({PACKAGE.pattern})/\S+$", re.MULTILINE)
@@ -93,6 +97,8 @@ class AdbSession:
         self._seen: Screenshot | None = None
         self._restless = False
         self._acted = -math.inf
+        self._idle_s = math.inf
+        """How long before the last action there was none."""
         self._before: bytes | None = None
         self._moved = False
 
@@ -264,15 +270,17 @@ class AdbSession:
 
         The latter is `restless`: a stopwatch, a video or a blinking cursor may never rest. A broken or black screenshot
         is taken again, as is one that the phone refuses. Raises DeviceGarbage if there is no complete one by the
-        deadline, or the screen has come to rest broken or black; DeviceBlack if its screen has gone off by itself and
-        shows a clock or pictures; DeviceTimeout if there is none at all, or the phone left one operation unanswered.
+        deadline, or the screen has come to rest broken or black; DeviceBlack or DeviceLocked if its screen has gone off
+        by itself, whatever it shows; DeviceTimeout if there is none at all, or the phone left one operation unanswered.
         """
-        idle_s = time.monotonic() - self._acted
         deadline, operation_s = Deadline(self._devices.settle_timeout_s), self._devices.operation_timeout_s
         last: bytes | None = None
         whole: Screenshot | None = None
         fault: DeviceError | None = None
         rests = False
+        if max(self._idle_s, time.monotonic() - self._acted) > IDLE_S:
+            with suppress(DeviceTimeout, DeviceRefused):  # the screenshots will show whether the phone answers
+                self._require_shown(Deadline(min(deadline.seconds, operation_s)))
         while (left := deadline.remaining()) > 0:
             try:
                 with must_succeed():  # it may fail for a moment, as while the phone's compositor restarts
@@ -283,7 +291,7 @@ class AdbSession:
                 fault = fault or late
                 break
             except DeviceGarbage as error:
-                fault, last, rests = error, None, False
+                fault, last, whole, rests = error, None, None, False
                 self.retries += 1
                 time.sleep(min(self._devices.settle_poll_s, deadline.remaining()))
                 continue
@@ -300,8 +308,6 @@ class AdbSession:
                 break
             last = png
             time.sleep(min(self._devices.settle_poll_s, deadline.remaining()))
-        if whole is not None and idle_s > IDLE_S:
-            self.require_awake()
         if whole is None:
             raise fault or DeviceTimeout(self._serial, f"no screenshot within {deadline.seconds:g} s", too_slow(SETTLE))
         self._restless = not rests
@@ -337,7 +343,8 @@ class AdbSession:
             self._note_act()
 
     def _note_act(self) -> None:
-        self._acted = time.monotonic()
+        now = time.monotonic()
+        self._idle_s, self._acted = now - self._acted, now
         self._before = self._seen.png if self._seen else None
         self._moved = self._restless
 
@@ -389,6 +396,21 @@ class AdbSession:
         """Raises DeviceBlack where the screen is off: the lock screen is in front of a real phone then, or nothing."""
         if off := self._off(self._deadline()):
             raise self._asleep(f"its screen is off ({off})")
+
+    def require_unlocked(self) -> None:
+        """Raises DeviceLocked where the phone says that it is locked. One that does not say counts as unlocked."""
+        self._require_unlocked(self._deadline())
+
+    def _require_unlocked(self, deadline: Deadline) -> None:
+        if is_locked(self.run("dumpsys trust", deadline).stdout.decode("utf-8", "replace")):
+            raise DeviceLocked(self._serial)
+
+    def _require_shown(self, deadline: Deadline) -> None:
+        """Raises DeviceBlack where the screen is off, though an always-on display may show something, and DeviceLocked
+        where a phone that locked itself has been lit again."""
+        if off := self._off(deadline):
+            raise self._asleep(f"its screen is off ({off})")
+        self._require_unlocked(deadline)
 
     def _off(self, deadline: Deadline) -> str:
         """The phone's word for its state while its screen is off; "" while it is on."""

@@ -147,8 +147,10 @@ class Publisher:
         sha256 = hashlib.sha256(weights).hexdigest()
         if sha256 in self._adapters and sha256 != self.versions[-1].adapter.sha256:
             self._before_reuse()
+        # Reserved first: weights that the store has lost are there again once they are put, and a learner that ended
+        # right then would not know that workers have given their version up.
+        number = self._reserve(update, sha256)
         adapter = put_adapter(self._store, self._config.run, weights)
-        number = self._reserve(update, adapter.sha256)
         self._made = Version(
             version=number,
             parent=None if self.newest is None else self.newest.version,

@@ -242,7 +242,7 @@ def played_on(config: Config, evaluation: ArmEvaluation | None) -> object:
         "emulators": devices.emulators.model_dump(mode="json", exclude={"first_port", "token_file"}),
         "elsewhere": sorted(each for each in devices.addresses if each.rpartition(":")[0] not in LOOPBACK),
         "threads": config.worker.torch_threads,
-        "gpu": gpu(config.worker.device, "worker.device"),
+        "gpu": "" if config.policy.server.endpoint is not None else gpu(config.worker.device, "worker.device"),
     }
 
 

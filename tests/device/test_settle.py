@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 import time
 from collections.abc import Callable, Sequence
 from itertools import chain, repeat
@@ -11,7 +12,7 @@ from itertools import chain, repeat
 import pytest
 from distrl.device import session as session_module
 from distrl.device.adb_protocol import Deadline
-from distrl.device.errors import DeviceBlack, DeviceGarbage, DeviceOversized, DeviceTimeout
+from distrl.device.errors import DeviceBlack, DeviceGarbage, DeviceLocked, DeviceOversized, DeviceTimeout
 from distrl.device.session import AdbSession
 from distrl.images import MAX_PIXELS
 from distrl.types import Point
@@ -62,10 +63,13 @@ def test_a_phone_that_sleeps_is_known_by_what_its_vendor_writes(
     session.require_awake()
 
 
+@pytest.mark.parametrize("idle_s", [session_module.IDLE_S, math.inf], ids=["after_a_pause", "at_once"])
 @pytest.mark.parametrize("name", LOOKS)
 def test_a_screen_that_is_off_is_reported_as_such_until_it_is_woken(
-    session: AdbSession, phone: SimulatedPhone, name: str
+    session: AdbSession, phone: SimulatedPhone, name: str, idle_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(session_module, "IDLE_S", idle_s)
+
     def is_told(seconds: float) -> None:
         with hurried(session, seconds), pytest.raises(DeviceBlack, match=r"its screen is off \(Asleep\)") as refused:
             LOOKS[name](session)
@@ -124,14 +128,26 @@ def test_a_screen_that_has_gone_off_by_itself_is_no_observation_though_it_shows_
     session: AdbSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An always-on display."""
-    session.key("HOME")
-    session.key("HOME")
-    monkeypatch.setitem(SERVICES, "power", lambda phone, args: "  mWakefulness=Dozing\n")
     monkeypatch.setattr(session_module, "IDLE_S", 3600.0)
     session.settle()
+    monkeypatch.setitem(SERVICES, "power", lambda phone, args: "  mWakefulness=Dozing\n")
+    session.key("HOME")
+    session.settle()
     session._acted -= 4000.0
-    session.key("BACK")  # which did nothing but to wake it, if that
+    session.type_text("x" * 500)  # several commands, which do nothing but to wake it, if that
     with pytest.raises(DeviceBlack, match=r"its screen is off \(Dozing\)"):
+        session.settle()
+
+
+def test_a_phone_that_has_locked_itself_and_was_lit_again_is_no_observation(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "IDLE_S", 3600.0)
+    session.settle()
+    phone.faults.set(Fault.LOCKED)
+    session.key("HOME")
+    session._acted -= 4000.0
+    with pytest.raises(DeviceLocked):
         session.settle()
 
 
@@ -169,6 +185,7 @@ def test_a_phone_that_does_not_say_in_time_why_it_is_black_is_taken_for_neither(
         with hurried(session, seconds), pytest.raises(DeviceBlack, match=words):
             session.settle()
 
+    monkeypatch.setattr(session_module, "IDLE_S", math.inf)
     phone.faults.set(Fault.ASLEEP)
     monkeypatch.setattr(AdbSession, "_text", slow)
     given_time(is_told)

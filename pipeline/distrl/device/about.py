@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from distrl import config
-from distrl.device.errors import DeviceLocked
 from distrl.device.leases import Leases
 from distrl.device.phone_lease import lease_on, place_of, seconds_since_boot
 from distrl.device.server import AdbServer
@@ -100,7 +99,7 @@ def _look(
 ) -> About:
     if state != ONLINE:
         return About(serial, state)
-    session = AdbSession(server, serial, devices)
+    found, session = About(serial, state), AdbSession(server, serial, devices)
     try:
         width, height = session.size()
         release, model = _properties(session, ("ro.build.version.release", "ro.product.model"))
@@ -110,10 +109,8 @@ def _look(
             over = unchanged_s(leases, serial, name, clock()) >= lease.ttl_s
             found = replace(found, holder=lease.holder, lease_over=over)
         session.require_unlocked()
-    except DeviceLocked as error:
-        return replace(found, fault=error.what)
     except DeviceError as error:
-        return About(serial, state, fault=error.what)
+        return replace(found, fault=error.what)
     return found
 
 

@@ -172,8 +172,8 @@ class KeyboardService:
         if own == SERVICE:
             return
         if _METHOD.fullmatch(own):  # "null" if none was ever chosen
-            with suppress(DeviceRefused):  # as on a full phone, which can type all the same
-                self._ask(f"echo {shlex.quote(own)} > {NOTE}", deadline)
+            # A phone that is full can type all the same.
+            self._ask(f"echo {shlex.quote(own)} > {NOTE} || rm -f {NOTE}", deadline)
             self._previous = own
         self._set(SERVICE, deadline)
         until = Deadline(min(UP_S, deadline.remaining() / 2))

@@ -339,8 +339,9 @@ class DevicePool:
             if not self._app_recovered(phone):
                 if phone.emulator is not None:
                     again = phone.health.failures - phone.server_failures > 1
-                    # One that is locked would be locked after its boot too, and nobody could unlock it meanwhile.
-                    phone.emulator.bring(anew=again and not isinstance(phone.fault, DeviceLocked))
+                    # The virtual device itself is locked then: one is after its boot too, unless a person unlocks it.
+                    locked = isinstance(phone.fault, DeviceLocked) and not phone.counters["leases"]
+                    phone.emulator.bring(anew=again and not locked)
                 elif not phone.over_tcp:
                     self._take_aliases(phone)
                 else:

@@ -97,8 +97,8 @@ class AdbSession:
         self._seen: Screenshot | None = None
         self._restless = False
         self._acted = -math.inf
-        self._idle_s = math.inf
-        """How long before the last action there was none."""
+        self._idle_s = 0.0
+        """The longest time without a command between two actions since a screen was last seen to be on."""
         self._before: bytes | None = None
         self._moved = False
 
@@ -273,14 +273,12 @@ class AdbSession:
         deadline, or the screen has come to rest broken or black; DeviceBlack or DeviceLocked if its screen has gone off
         by itself, whatever it shows; DeviceTimeout if there is none at all, or the phone left one operation unanswered.
         """
+        self._require_shown_after_a_pause()
         deadline, operation_s = Deadline(self._devices.settle_timeout_s), self._devices.operation_timeout_s
         last: bytes | None = None
         whole: Screenshot | None = None
         fault: DeviceError | None = None
-        rests = False
-        if max(self._idle_s, time.monotonic() - self._acted) > IDLE_S:
-            with suppress(DeviceTimeout, DeviceRefused):  # the screenshots will show whether the phone answers
-                self._require_shown(Deadline(min(deadline.seconds, operation_s)))
+        rests = refused = False
         while (left := deadline.remaining()) > 0:
             try:
                 with must_succeed():  # it may fail for a moment, as while the phone's compositor restarts
@@ -291,10 +289,12 @@ class AdbSession:
                 fault = fault or late
                 break
             except DeviceGarbage as error:
-                fault, last, whole, rests = error, None, None, False
+                whole = None if refused else whole
+                fault, last, rests, refused = error, None, False, True
                 self.retries += 1
                 time.sleep(min(self._devices.settle_poll_s, deadline.remaining()))
                 continue
+            refused = False
             same = png == last
             try:
                 whole, rests = self._verified(png, deadline), same
@@ -344,7 +344,7 @@ class AdbSession:
 
     def _note_act(self) -> None:
         now = time.monotonic()
-        self._idle_s, self._acted = now - self._acted, now
+        self._idle_s, self._acted = max(self._idle_s, now - self._acted), now
         self._before = self._seen.png if self._seen else None
         self._moved = self._restless
 
@@ -405,12 +405,17 @@ class AdbSession:
         if is_locked(self.run("dumpsys trust", deadline).stdout.decode("utf-8", "replace")):
             raise DeviceLocked(self._serial)
 
-    def _require_shown(self, deadline: Deadline) -> None:
-        """Raises DeviceBlack where the screen is off, though an always-on display may show something, and DeviceLocked
-        where a phone that locked itself has been lit again."""
-        if off := self._off(deadline):
-            raise self._asleep(f"its screen is off ({off})")
+    def _require_shown_after_a_pause(self) -> None:
+        """Where the screen may have gone off by itself: raises DeviceBlack if it has, though an always-on display may
+        show something, and DeviceLocked if the phone has locked itself and was lit again."""
+        if max(self._idle_s, time.monotonic() - self._acted) <= IDLE_S:
+            return
+        deadline = self._deadline()
+        with suppress(DeviceRefused):  # a phone that does not say is taken for one that is on
+            if off := self._off(deadline):
+                raise self._asleep(f"its screen is off ({off})")
         self._require_unlocked(deadline)
+        self._idle_s = 0.0
 
     def _off(self, deadline: Deadline) -> str:
         """The phone's word for its state while its screen is off; "" while it is on."""

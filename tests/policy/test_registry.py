@@ -10,12 +10,14 @@ import byte_policy
 import factories
 import numpy as np
 import pytest
+import torch
 from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.policy.registry import base_sha256, package_of, policy_of, tokenizer_of
 from distrl.policy.sampling import FULL
 from distrl.types import Action, ActionKind, Point, ScreenSize
+from torch import nn
 
 from policy.conftest import png
 
@@ -149,6 +151,24 @@ def test_a_policy_that_lacks_a_method_is_refused_by_its_name(
     with pytest.raises(PolicyError, match=lacks) as refused:
         policy_of(bytes_base)
     assert "distrl.policy.protocol" in refused.value.hint
+
+
+def test_a_tokenizer_alone_that_lacks_a_method_is_refused_too(
+    bytes_base: PolicySettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(byte_policy.ByteTokenizer, "accepts")
+    with pytest.raises(PolicyError, match=r"lacks Tokenizer\.accepts"):
+        tokenizer_of(bytes_base)
+
+
+def test_weights_that_no_checkpoint_can_hold_are_refused(
+    bytes_base: PolicySettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first checkpoint failed, and each after it."""
+    half = {"lora": nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))}
+    monkeypatch.setattr(byte_policy.BytePolicy, "parameters", lambda self: half)
+    with pytest.raises(PolicyError, match=r"trains lora in torch\.bfloat16"):
+        policy_of(bytes_base)
 
 
 def test_a_policy_that_calls_its_base_model_otherwise_than_its_family_is_refused(

@@ -12,6 +12,7 @@ from torch.optim import AdamW
 
 from distrl.algorithms.protocol import Optimised
 from distrl.compute import Gradients
+from distrl.errors import PolicyError
 from distrl.types import Step
 
 PASS_ROWS = 128
@@ -47,8 +48,16 @@ def adamw(parameters: Mapping[str, nn.Parameter]) -> Optimised:
 def descend(optimised: Optimised, gradients: Gradients, *, rate: float, decay: float, grad_norm: float) -> None:
     """One optimiser step down `gradients`, scaled down to norm `grad_norm` where they are longer.
 
-    rate and decay are set at each step, so that no schedule is part of the state.
+    rate and decay are set at each step, so that no schedule is part of the state. Raises PolicyError where none of the
+    parameters has a gradient: torch would make the step without a word, and nothing would be learned.
     """
+    if all(gradient is None for gradient in gradients):
+        raise PolicyError(
+            "Policy.parameters",
+            f"none of the weights that are trained ({', '.join(list(optimised.parameters)[:2])}, ...) takes part in "
+            "what is minimised",
+            "it must return those that Policy.score reads, and a module of an algorithm those that its loss reads",
+        )
     for group in optimised.optimiser.param_groups:
         group["lr"], group["weight_decay"] = rate, decay
     parameters = list(optimised.parameters.values())

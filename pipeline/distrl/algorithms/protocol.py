@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from distrl.compute import Compute
 from distrl.config import Config, ReplaySettings
+from distrl.errors import PolicyError
 from distrl.policy.feature_rows import Handles
 from distrl.policy.features import Features
 from distrl.policy.protocol import ImageFeatures, Policy, Score, TrajectoryStep
@@ -103,6 +105,8 @@ class DrawnSteps:
 
 
 NOTHING_DRAWN: Final = DrawnSteps(())
+STATES_AXES: Final = 3
+"""Of `Score.states`: (B, S, d)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +132,31 @@ class Context:
     def score(self, steps: Sequence[TrajectoryStep], screens: Handles | None = None) -> Score:
         """log π, entropy and encoder states of B recorded steps; the screenshots that they read must be loaded.
 
-        screens: (B,) `screens_of` the steps; with it no screenshot has to be looked up by name.
+        screens: (B,) `screens_of` the steps; with it no screenshot has to be looked up by name. Raises PolicyError
+        where the policy gives other shapes or types than `Score` has.
         """
         if screens is None or self.policy.earlier_screens:
             seen: Sequence[ImageFeatures] = self.features.of(steps, self.policy.earlier_screens)
         else:
             seen = self.features.at(screens, steps)
-        return self.policy.score([each.step for each in steps], seen)
+        return checked(self.policy.score([each.step for each in steps], seen), len(steps))
+
+
+def checked(score: Score, rows: int) -> Score:
+    """Raises PolicyError for a score of other than `rows` steps, or not in float32: torch would broadcast it in a loss,
+    to numbers that mean nothing."""
+    states = score.states.shape
+    wanted = {"logprob": (rows,), "entropy": (rows,), "states": (rows, *states[1:]), "mask": (rows, *states[1:2])}
+    for name, shape in wanted.items():
+        found: Tensor = getattr(score, name)
+        is_float = found.dtype == torch.float32 or name == "mask"
+        if found.shape != shape or not is_float or len(states) != STATES_AXES:
+            raise PolicyError(
+                f"Score.{name}",
+                f"is {tuple(found.shape)} in {found.dtype} for {rows} steps",
+                "distrl.policy.protocol says which shape and type each has",
+            )
+    return score
 
 
 class Algorithm(Protocol):
@@ -149,11 +171,11 @@ class Algorithm(Protocol):
         ...
 
     def modules(self) -> Mapping[str, nn.Module]:
-        """The networks other than the policy, by name; part of checkpoints and digests."""
+        """The networks other than the policy, by name; part of checkpoints and digests. Without buffers."""
         ...
 
     def optimisers(self) -> Mapping[str, Optimised]:
-        """By name; their moments are part of checkpoints and digests."""
+        """By name; their moments are part of checkpoints and digests. AdamW, as `descent.adamw` makes."""
         ...
 
     def screens(self, trajectory: Trajectory) -> Iterator[ObjectRef]:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.optim import AdamW
 
 from distrl.accelerator import device_of
 from distrl.algorithms.cloning import warmup
@@ -21,7 +22,7 @@ from distrl.algorithms.protocol import Algorithm, Context, Memory, Metrics, Opti
 from distrl.algorithms.registry import algorithm_of, cloning_updates
 from distrl.compute import Compute
 from distrl.config import Config
-from distrl.errors import StoreError
+from distrl.errors import ConfigError, StoreError
 from distrl.policy.adapters import finite
 from distrl.policy.feature_store import FeatureStore
 from distrl.policy.features import Features
@@ -58,6 +59,8 @@ class LearnerState:
         self.context = Context(config, policy, features, Compute(config, policy.save_memory))
         self.algorithm: Algorithm = algorithm_of(self.context)
         self.warmup: Algorithm | None = warmup(self.context) if cloning_updates(config) else None
+        for algorithm in filter(None, (self.algorithm, self.warmup)):
+            refuse_unsaved(algorithm)
         self.fingerprint = learning_fingerprint(config, policy.base_sha256)
         """Fingerprint of the learning settings and of the base model as it was loaded, even if its files change later.
         Updates, versions and checkpoints are recorded with it."""
@@ -218,6 +221,21 @@ class LearnerState:
         if self.warmup is not None:
             found |= {f"{WARMUP}{name}": each for name, each in self.warmup.optimisers().items()}
         return found
+
+
+def refuse_unsaved(algorithm: Algorithm) -> None:
+    """Raises ConfigError for what no checkpoint would hold, so that a restart would go on with other numbers: buffers
+    of modules, and what other optimisers than a plain AdamW keep."""
+    where = f"{type(algorithm).__module__}.{type(algorithm).__name__}"
+    for name, module in algorithm.modules().items():
+        if unsaved := sorted(module.state_dict().keys() - _named(module).keys()):
+            what = f"module {name} has the buffer {unsaved[0]}, which no checkpoint holds"
+            raise ConfigError(where, what, "make it a parameter without gradient")
+    for name, optimised in algorithm.optimisers().items():
+        groups = optimised.optimiser.param_groups
+        if type(optimised.optimiser) is not AdamW or any(group["amsgrad"] for group in groups):
+            what = f"optimiser {name} is no plain AdamW, whose state alone a checkpoint holds"
+            raise ConfigError(where, what, "use algorithms.descent.adamw")
 
 
 def needed(meta: Mapping[str, Any]) -> set[LogPosition]:

@@ -42,8 +42,8 @@ class LoraAdapter:
     """LoRA on the layers `targets` of `module`, whole names or last parts; everything else of it is frozen.
 
     A fresh one changes nothing (B = 0) and is a pure function of `seed`; the caller's random numbers are left alone.
-    base_sha256: the base model that it belongs to. Raises PolicyError where no layer has a target's name, or where
-    `module` has an adapter already.
+    base_sha256: the base model that it belongs to. Raises PolicyError where no layer has one of the targets' names, or
+    where `module` has an adapter already.
     """
 
     def __init__(
@@ -51,6 +51,12 @@ class LoraAdapter:
     ) -> None:
         if hasattr(module, "peft_config"):
             raise PolicyError("policy", "the model has an adapter already", "load the base model afresh")
+        names = [name for name, _ in module.named_modules()]
+        for target in targets:  # PEFT asks for one of them alone
+            if not any(name == target or name.endswith(f".{target}") for name in names):
+                raise PolicyError(
+                    "policy.lora_targets", f"there is no layer {target}", f"name layers of {_layers(module)}"
+                )
         config = LoraConfig(
             r=settings.lora_rank,
             lora_alpha=settings.lora_alpha,

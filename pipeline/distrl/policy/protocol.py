@@ -105,7 +105,7 @@ class Score(NamedTuple):
     """`Policy.score` of B steps.
 
     logprob: (B,) summed over the tokens that were drawn. entropy: (B,) mean over them, in nats. states: (B, S, d) and
-    mask: (B, S) of 0 and 1, what the critics read. All in float32, whatever the policy computes in.
+    mask: (B, S) of 0 and 1, what the critics read. All but the mask in float32, whatever the policy computes in.
     """
 
     logprob: Tensor

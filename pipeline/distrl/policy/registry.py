@@ -39,6 +39,10 @@ ASKED_LATER: Final = {
 """Members that were added to the protocol later -> what a policy without one lacks, and how to add it."""
 
 
+TRAINED: Final = "torch.float32"
+"""Weights that are trained: NumPy, and so a checkpoint, has no bfloat16."""
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyFamily:
     """What a family does with the directory of a base model. Each raises PolicyError where the directory is spoilt.
@@ -57,7 +61,9 @@ class PolicyFamily:
 def tokenizer_of(policy: settings.PolicySettings) -> Tokenizer:
     """The tokenizer of the base model that the settings name, or of the shipped one. Raises PolicyError."""
     directory = _directory(policy)
-    return _able_family(directory, policy).tokenizer(directory, policy)
+    found = _able_family(directory, policy).tokenizer(directory, policy)
+    _refuse_lacking(found, Tokenizer, "Tokenizer")
+    return found
 
 
 def policy_of(policy: settings.PolicySettings, seed: int = 0, device: torch.device | None = None) -> Policy:
@@ -78,6 +84,13 @@ def policy_of(policy: settings.PolicySettings, seed: int = 0, device: torch.devi
             )
     _refuse_lacking(found, Policy, "Policy")
     _refuse_lacking(found.tokenizer, Tokenizer, "Tokenizer")
+    for name, parameter in found.parameters().items():
+        if str(parameter.dtype) != TRAINED:
+            raise PolicyError(
+                f"{type(found).__module__}.{type(found).__name__}",
+                f"trains {name} in {parameter.dtype}, which no checkpoint can hold",
+                "keep what is trained in torch.float32, whatever the frozen weights are in",
+            )
     if (identity := family.identity(directory)) != found.base_sha256:
         raise PolicyError(
             str(directory),

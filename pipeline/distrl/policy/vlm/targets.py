@@ -44,15 +44,18 @@ MIXERS: Final = ("Attention", "DeltaNet", "Mamba", "ShortConv")
 
 def lora_targets(whole: Any, chosen: tuple[str, ...] | None) -> list[str]:
     """The names in the whole model of the layers that LoRA goes on. chosen: their last names; None: by the model's
-    type. Raises PolicyError where there are none."""
+    type. Raises PolicyError where there are none, and where one that is chosen is not there."""
     decoder, layers = whole.get_decoder(), language_layers(whole)
     by_type = BY_TYPE.get(str(decoder.config.model_type))
     wanted = chosen or by_type or USUAL
     found = [name for name in layers if name.rpartition(".")[2] in wanted]
-    if not found:
-        known = ", ".join(sorted({name.rpartition(".")[2] for name in layers}))
+    known = {name.rpartition(".")[2] for name in layers}
+    missing = [name for name in wanted if name not in known]
+    if not found or (chosen and missing):
         raise PolicyError(
-            "policy.lora_targets", f"the language part has no layer {', '.join(wanted)}", f"its layers: {known}"
+            "policy.lora_targets",
+            f"the language part has no layer {', '.join(missing)}",
+            f"its layers: {', '.join(sorted(known))}",
         )
     if chosen is None and by_type is None and (left := left_out(decoder, wanted)):
         LOG.warning(

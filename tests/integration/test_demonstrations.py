@@ -113,6 +113,36 @@ def test_runs_have_the_same_demonstrations_in_the_same_order_though_one_was_stop
     assert demonstrations(failed) == made
 
 
+def test_no_script_plays_where_people_have_demonstrated_enough(
+    broker: str, adb_server: settings.AdbSettings, free_row: Callable[[int], int], tmp_path: Path
+) -> None:
+    """A warm-up from people's episodes was mixed with as many scripted ones."""
+    first = free_row(1)
+    config = Config.model_validate(
+        {
+            "kafka": {"bootstrap": broker},
+            "store": {"url": f"file://{tmp_path}/objects"},
+            "adb": adb_server.model_dump(),
+            "phones": {"count": 1, "evaluation_count": 0, "base_port": first},
+            "devices": {"addresses": (f"127.0.0.1:{first}",)},
+            "run": f"shown-{uuid.uuid4().hex[:8]}",
+        }
+    )
+    topic_admin.ensure(config)
+    click = {"action_type": "click", "x": 1, "y": 1}
+    (tmp_path / "data").mkdir()
+    write(tmp_path / "data" / "a", [example(android_control(each, [click])) for each in (5, 3)])
+    files = files_of(tmp_path / "data")
+    run_recorded(config, episodes(files, dataset_of(files)), None, threading.Event())
+    theirs = demonstrations(config)
+    assert len(theirs) == 2
+    run_demonstrations(config, 2, threading.Event())
+    assert demonstrations(config) == theirs
+    with phones_served(config.phones, tmp_path):
+        run_demonstrations(config, 3, threading.Event())
+    assert [task_id for task_id, _, _ in demonstrations(config)][2:] == ["demo-0"]
+
+
 def test_recorded_episodes_are_published_once_however_often_they_are_read(broker: str, tmp_path: Path) -> None:
     """The second reader dies in the middle, between two records; the third finds what is left, the fourth nothing."""
     config = Config.model_validate(

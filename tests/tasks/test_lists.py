@@ -409,6 +409,29 @@ def test_a_split_that_the_list_lacks_is_refused_before_anything_starts(tmp_path:
     assert len(evaluation_tasks(config, Split.TEST, 3)) == 3
 
 
+@pytest.mark.parametrize(
+    ("tasks", "missing"),
+    [(2, "is of webshop-list"), (3, "is of buy, find"), (4, "is of find"), (5, None), (9, None)],
+)
+def test_what_of_a_list_no_evaluation_would_play_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, tasks: int, missing: str | None
+) -> None:
+    rows = [("general", "sort"), ("general", "sort"), ("webshop", "sort"), ("webshop", "buy"), ("webshop", "find")]
+    lines = [
+        json.dumps({"instruction": f"do {n}", "suite": suite, "family": family, "split": "validation"})
+        for n, (suite, family) in enumerate(rows)
+    ]
+    (tmp_path / "mine.jsonl").write_text("\n".join(lines))
+    config = Config.model_validate({"feeder": {"tasks": [tmp_path / "mine.jsonl"]}})
+    with caplog.at_level(logging.WARNING, "distrl"):
+        evaluation_tasks(config, Split.VALIDATION, tasks)
+    found = [record.getMessage() for record in caplog.records]
+    assert len(found) == (missing is not None)
+    if missing is not None:
+        assert f"{missing}, so none" in found[0]
+        assert "evaluate.validation_episodes" in found[0]
+
+
 def test_a_wrong_list_is_refused_with_its_rows_and_where_to_see_all(tmp_path: Path) -> None:
     (tmp_path / "t_train.jsonl").write_text("[]\n" * 30)
     with pytest.raises(ConfigError) as refused:

@@ -88,7 +88,8 @@ class Scripted:
 
 
 def run_demonstrations(config: Config, count: int, stop: threading.Event, monitor: Monitor | None = None) -> None:
-    """Publish demonstrations until the topic has `count`, those of earlier runs of this role included; then return.
+    """Publish demonstrations until the topic has `count`, those of people and of earlier runs of this role included;
+    then return.
 
     Raises DeviceError at the first that could not be played after retries; PolicyError for one that needs an action
     which the policy cannot write; ConfigError, before anything is played, where the base model lacks words of the
@@ -100,6 +101,7 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event, monito
         refuse_unknown_words(config.feeder, tokenizer)
     known = ids_in_topic(config)
     tasks = [task for task in demonstration_tasks(config, count) if task.task_id not in known]
+    tasks = tasks[: max(0, count - len(known))]  # others may be of people, whom no script is to water down
     log.info("%d demonstrations wanted, %d are there", count, count - len(tasks))
     if not tasks:
         return

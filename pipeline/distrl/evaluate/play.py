@@ -19,14 +19,17 @@ from distrl.rollout.episode import Decider, Episode, Phone
 from distrl.rollout.phones import Phones
 from distrl.rollout.wiring import TRUTH, fallback_judge_of, judge_of, screenshot_store
 from distrl.store.objects import ObjectStore
-from distrl.tasks.lists import suite_of
+from distrl.tasks.lists import ListSuite, suite_of
 from distrl.tasks.suite import EVALUATION_SEED
+from distrl.text import printable
 from distrl.types import DeviceHealth, Evaluation, LogPosition, Outcome, Split, Task, Trajectory
 
 log = logging.getLogger(__name__)
 
 ATTEMPT = "greedy"
 """Attempt id: greedy decoding is deterministic, so every attempt at a task is the same."""
+SHOWN = 5
+"""Most names in a message."""
 RETRIES = 3
 """How often an interrupted episode is played again; its task is then left to the next evaluation."""
 
@@ -48,11 +51,22 @@ class Player(Protocol):
 
 
 def evaluation_tasks(config: Config, split: Split, episodes: int) -> list[Task]:
-    """The fixed tasks of a split, with ids that no training task has.
+    """The fixed tasks of a split, with ids that no training task has. Logs what of a list they leave out altogether.
 
     Raises ConfigError for an unknown suite, and for a list that is wrong or has no task of the split.
     """
     suite = suite_of(config.feeder)
+    if isinstance(suite, ListSuite) and (missing := suite.never_played(split, episodes)):
+        named = ", ".join(map(printable, missing[:SHOWN])) + (" and others" if len(missing) > SHOWN else "")
+        setting = "evaluate.validation_episodes" if split is Split.VALIDATION else "evaluate.episodes"
+        log.warning(
+            "none of the first %d %s tasks of feeder.tasks is of %s, so none of those is played; mix the rows of that "
+            "split, or raise %s",
+            episodes,
+            split.value,
+            named,
+            setting,
+        )
     return [suite.task(index, EVALUATION_SEED, split) for index in range(episodes)]
 
 

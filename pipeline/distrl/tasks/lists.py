@@ -84,6 +84,15 @@ class ListSuite:
     def said(self, split: Split) -> tuple[str, ...]:
         return tuple(row.instruction for row in self._rows[split])
 
+    def never_played(self, split: Split, tasks: int) -> tuple[str, ...]:
+        """The suites of a held-out split of which no row is among its first `tasks`; its families, where every suite
+        has one."""
+        rows = self._rows[split]
+        for names in ([row.suite for row in rows], [row.family for row in rows]):
+            if missing := set(names) - set(names[:tasks]):
+                return tuple(sorted(missing))
+        return ()
+
     def _shuffled(self, seed: int, turn: int) -> tuple[Row, ...]:
         """The training rows in the order of a round. The last order is cached, as tasks are requested in sequence."""
         kept, order = self._order

@@ -95,6 +95,15 @@ def test_ids_in_another_form_or_too_many_are_refused(series: dict[str, object]) 
     refused(packed(whole), most=2 * BLOCK)
 
 
+def test_a_state_that_nobody_would_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the newest snapshot it had every start read the whole log."""
+    state = State(IdSet(["a"]))
+    pack(state)
+    monkeypatch.setattr(packed_state, "UNPACKED_BYTES", 10)
+    with pytest.raises(WireError, match="more than the 10 that are read"):
+        pack(state)
+
+
 def test_more_ids_than_records_are_refused() -> None:
     ids = IdSet(f"t-{n:04}" for n in range(2 * BLOCK + 5))
     assert len(unpack(pack(State(ids)), State, len(ids)).ids) == len(ids)

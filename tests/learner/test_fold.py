@@ -2,20 +2,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 import torch
+from distrl.algorithms.protocol import Algorithm, Optimised
 from distrl.config import Config
-from distrl.errors import StoreError
-from distrl.learner.fold import fold, is_usable
+from distrl.errors import ConfigError, StoreError
+from distrl.learner.fold import fold, is_usable, why_skipped
 from distrl.learner.ranks import keep_features
-from distrl.learner.state import LearnerState
+from distrl.learner.state import LearnerState, refuse_unsaved
 from distrl.policy.sampling import FULL
 from distrl.runs.settings import learning_fingerprint
 from distrl.telemetry.metrics import METRICS
 from distrl.types import PROMPTED, Action, ActionKind, HeldBack, LoggedTrajectory, ObjectRef, Outcome, Step, Unmet
+from torch import nn
 
 from learner.world import CODEC, Screens, config, folded, logged, trajectory, update_of, windows
 
@@ -34,6 +38,61 @@ def test_same_log_gives_the_same_bits_whatever_the_callers_random_state(settings
     torch.rand(7)
     np.random.seed(5)
     assert folded(fresh(settings), records, screens, settings).digests() == one
+
+
+def test_why_trajectories_are_skipped_is_counted(settings: Config, screens: Screens) -> None:
+    state = fresh(settings)
+    good, *others = [trajectory(screens, seed, outcome=Outcome.SUCCESS) for seed in range(4)]
+    broken = replace(others[0], steps=(replace(others[0].steps[0], action_ids=(1_000_000,)), *others[0].steps[1:]))
+    played = [
+        good,
+        broken,
+        replace(others[1], outcome=Outcome.UNKNOWN),
+        replace(others[2], outcome=Outcome.UNKNOWN),
+        replace(trajectory(screens, 9, outcome=Outcome.SUCCESS), steps=()),
+    ]
+    state.features.load(state.screens(logged([good])), screens, state.context.compute)
+    assert why_skipped(state, logged(played)) == {
+        "steps that the tokenizer of policy.base_model does not accept": 1,
+        "outcome unknown": 2,
+        "no steps": 1,
+    }
+
+
+class Buffered(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+
+class Own:
+    """An algorithm of somebody else."""
+
+    def __init__(self, module: nn.Module, optimiser: type[torch.optim.Optimizer]) -> None:
+        self._module, self._made = module, optimiser(module.parameters())
+
+    def modules(self) -> dict[str, nn.Module]:
+        return {"own": self._module}
+
+    def optimisers(self) -> dict[str, Optimised]:
+        return {"own": Optimised(self._made, dict(self._module.named_parameters()))}
+
+
+@pytest.mark.parametrize(
+    ("module", "optimiser", "what"),
+    [
+        (Buffered(), torch.optim.AdamW, r"module own has the buffer norm\.num_batches_tracked"),
+        (nn.Linear(2, 2), torch.optim.RMSprop, "optimiser own is no plain AdamW"),
+        (nn.Linear(2, 2), partial(torch.optim.AdamW, amsgrad=True), "optimiser own is no plain AdamW"),
+    ],
+)
+def test_what_no_checkpoint_would_hold_is_refused(
+    module: nn.Module, optimiser: type[torch.optim.Optimizer], what: str
+) -> None:
+    """A restart went on with other numbers, without a word."""
+    with pytest.raises(ConfigError, match=what):
+        refuse_unsaved(cast("Algorithm", Own(module, optimiser)))
+    refuse_unsaved(cast("Algorithm", Own(nn.Linear(2, 2), torch.optim.AdamW)))
 
 
 def test_fold_leaves_the_callers_torch_as_it_was(settings: Config, screens: Screens) -> None:

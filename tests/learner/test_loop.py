@@ -76,7 +76,7 @@ class Reader:
     def caught_up(self) -> bool:
         return self._turns > 1
 
-    def read(self, timeout_s: float) -> list[RawRecord]:
+    def read(self, timeout_s: float, most: int) -> list[RawRecord]:
         self._turns += 1
         expert, begin = self._name == "demonstrations", self.given[self._name]
         if expert and self._turns == TURNS:
@@ -120,12 +120,21 @@ def loop_of(
     )
 
 
+IDS = sum(len(step.prompt_ids) + len(step.action_ids) for step in trajectory(Screens(), 0, steps=1).steps)
+
+
+@pytest.mark.parametrize("limit", ["READ_AHEAD", "READ_AHEAD_IDS"])
 @pytest.mark.parametrize(
     ("kind", "command"),
     [("demo", "distrl demonstrate --count 6"), ("aitw", "distrl demonstrate --episodes FOLDER --count 6")],
 )
 def test_while_update_0_waits_for_demonstrations_no_more_trajectories_are_read_than_memory_is_for(
-    settings: Config, kind: str, command: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    settings: Config,
+    kind: str,
+    command: str,
+    limit: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A run whose demonstrations are made again, or are too few, has all of its trajectories in the log already."""
     monkeypatch.setattr(Reader, "kind", kind)
@@ -134,7 +143,7 @@ def test_while_update_0_waits_for_demonstrations_no_more_trajectories_are_read_t
     monkeypatch.setattr(Reader, "given", given := {"demonstrations": 0, "trajectories": 0}, raising=False)
     monkeypatch.setattr(intake, "LogReader", Reader)
     monkeypatch.setattr(versions, "read_since", lambda config, topic, start: iter(()))
-    monkeypatch.setattr(loop, "READ_AHEAD", READ_AHEAD)
+    monkeypatch.setattr(loop, limit, READ_AHEAD if limit == "READ_AHEAD" else 1)
     caplog.set_level(logging.INFO, logger="distrl.learner")
     nothing: Any = Nothing()
     learner = loop_of(settings, nothing, LearnerState(settings), stop, monkeypatch)
@@ -142,7 +151,8 @@ def test_while_update_0_waits_for_demonstrations_no_more_trajectories_are_read_t
         learner.follow(readers)
         learner.work()
     assert given["demonstrations"] == settings.warmup.demonstrations - 1, "these are read on, as they are waited for"
-    assert READ_AHEAD <= sum(given.values()) < READ_AHEAD + BATCH
+    most = READ_AHEAD if limit == "READ_AHEAD" else settings.warmup.demonstrations - 1 + BATCH
+    assert most <= sum(given.values()) < most + BATCH
     said = [record.getMessage() for record in caplog.records if "update 0 waits" in record.getMessage()]
     assert said == [
         "update 0 waits: 5 demonstrations are there, and warmup.demonstrations=6 are wanted; "

@@ -117,6 +117,7 @@ def test_what_is_folded_is_gone_and_its_ids_stay() -> None:
     assert due is not None
     box.folded(due)
     assert [each.trajectory.task_id for each in box.pending] == ["c"]
+    assert box.pending_ids == pending_log(item(2, "c")).pending_ids > 0
     assert not box.push(item(3, "a"))
     assert box.due(3, RUN) is None
 

@@ -109,6 +109,19 @@ def test_agents_without_weights_are_scored_apart() -> None:
     )
 
 
+def test_evaluations_of_many_versions_take_little_room() -> None:
+    """A list's task ids end alike, so that each pair of version and task was kept by its name."""
+    view = RunView()
+    sizes = []
+    for version in range(1_000, 3_000):
+        for task in ("list-9f3a-0000", "list-77b1-0000"):
+            view.feed(Evaluation(version, "c" * 64, "e", trajectory(task, Outcome.INTERRUPTED)))
+        if version in (1_009, 2_999):
+            sizes.append(len(pack(view)))
+    few, many = sizes
+    assert many < 2 * few
+
+
 def test_suites_are_scored_apart() -> None:
     view = RunView()
     for suite, outcome in (("home", Outcome.SUCCESS), ("webshop", Outcome.FAILURE)):

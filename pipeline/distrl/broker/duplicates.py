@@ -173,7 +173,8 @@ def policy_and_task(evaluation: Evaluation) -> str:
     """
     task = evaluation.trajectory.task
     policy = str(evaluation.version) if evaluation.version >= 0 else f"{evaluation.version} {evaluation.version_sha256}"
-    return f"{policy}/{task.suite}/{task.split.value}/{task.task_id}"
+    # The number last: an IdSet then holds the versions of a task as bits, and not each pair by its name.
+    return f"{task.suite}/{task.split.value}/{task.task_id}/{policy}"
 
 
 def first_evaluations(evaluations: Iterable[Evaluation]) -> Iterator[Evaluation]:

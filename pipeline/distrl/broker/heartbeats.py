@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Final
 
 from distrl.broker.connect import BeyondUseError
 from distrl.clock import SYSTEM_CLOCK, Clock
@@ -12,11 +14,16 @@ from distrl.types import DeviceHealth, Heartbeat, Version
 
 log = logging.getLogger(__name__)
 
+MOST_WAITING: Final = 8
+"""Most unacknowledged heartbeats. Further ones are dropped, so that they never fill the producer's queue, which a
+worker's trajectories share: a partition of `heartbeats` may be the only one that cannot be written."""
+
 
 class HeartbeatSender:
     """Sends the heartbeats of one process; `due` says when the next one is. One thread.
 
-    publish: queues a heartbeat; `claims.send` for a role that one process of a run has.
+    publish: queues a heartbeat and returns the future of its acknowledgement; `claims.send` for a role that one process
+    of a run has.
     """
 
     def __init__(
@@ -31,6 +38,7 @@ class HeartbeatSender:
         self._publish = publish
         self._clock = clock
         self._next = clock.ticks()
+        self._waiting: list[Future[Any]] = []
 
     @property
     def due(self) -> bool:
@@ -44,10 +52,14 @@ class HeartbeatSender:
         devices: Sequence[DeviceHealth] = (),
         partitions: Sequence[int] | None = None,
     ) -> None:
-        """Send one now. version: the newest that this process uses. Raises BeyondUseError if the producer has failed
-        for good.
+        """Send one now, unless MOST_WAITING are not acknowledged yet. version: the newest that this process uses.
+
+        Raises BeyondUseError if the producer has failed for good.
         """
         self._next = self._clock.ticks() + self._every_s
+        self._waiting = [each for each in self._waiting if not each.done()]
+        if len(self._waiting) >= MOST_WAITING:
+            return
         number, sha256 = (version.version, version.adapter.sha256) if version is not None else (None, None)
         beat = Heartbeat(
             self._process,
@@ -60,8 +72,11 @@ class HeartbeatSender:
             None if partitions is None else tuple(partitions),
         )
         try:
-            self._publish(beat)
+            sent = self._publish(beat)
         except BeyondUseError:
             raise
         except BrokerError as error:
             log.warning("heartbeat not sent: %s", error.what)
+        else:
+            if isinstance(sent, Future):
+                self._waiting.append(sent)

@@ -37,10 +37,17 @@ class Packed(Protocol):
 
 def pack(state: object) -> bytes:
     """`state`, a dataclass with slots (without, msgspec leaves out what has its default) of plain values, records
-    and `Packed`. MessagePack, as it has NaN, bytes and keys of any type.
+    and `Packed`. MessagePack, as it has NaN, bytes and keys of any type. Raises WireError where nobody would unpack it.
     """
     assert hasattr(state, "__slots__")
-    return zlib.compress(_encoded(state), LEVEL)
+    plain = _encoded(state)
+    if len(plain) > UNPACKED_BYTES:
+        raise WireError(
+            f"snapshot of {type(state).__name__}",
+            f"has {len(plain)} bytes, more than the {UNPACKED_BYTES} that are read",
+            "none is needed: a start reads the topics instead",
+        )
+    return zlib.compress(plain, LEVEL)
 
 
 def unpack(data: bytes, kind: type[S], most: int) -> S:

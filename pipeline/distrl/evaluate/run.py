@@ -49,6 +49,8 @@ SKEW_MS = 600_000
 """How far brokers' clocks may differ or jump back. A version's evaluations are read from its own record's time on:
 reading all of them for each version would take longer and longer."""
 
+LOOKED_AT = 20
+"""How many of the newest versions an evaluator's start looks at: all evaluations of weeks take it many minutes."""
 TIMES = 3
 """Most evaluations of the newest version where tasks of it are interrupted each time."""
 STOP_S = 0.1
@@ -149,7 +151,7 @@ def run_evaluator(config: Config, stop: threading.Event, monitor: Monitor | None
             lambda ended: _report(ended, config, producer, progress, monitor), "heartbeats"
         )
         try:
-            unfinished, handled = _unfinished(config, tasks), None
+            unfinished, handled = _unfinished(config, tasks, stop, monitor), None
             played, times = None, 0
             while not stop.is_set():
                 heartbeat_thread.check()
@@ -248,10 +250,21 @@ def success_by_suite(found: Iterable[Evaluation]) -> dict[tuple[str, ...], float
     return {(suite,): score.success for suite, score in scores.items() if score.episodes}
 
 
-def _unfinished(config: Config, tasks: Sequence[Task]) -> Version | None:
-    """The version that an earlier evaluator left unfinished; None where there is none."""
-    found = cut_off((evaluation for _, evaluation in records(config, "evaluations", Evaluation)), tasks)
-    return next((version for version in lineage(config) if version.version == found), None)
+def _unfinished(config: Config, tasks: Sequence[Task], stop: threading.Event, monitor: Monitor) -> Version | None:
+    """The one of the newest LOOKED_AT versions that an earlier evaluator left unfinished; None where there is none."""
+    versions = lineage(config)[-LOOKED_AT:]
+    if not versions:
+        return None
+
+    def evaluations() -> Iterator[Evaluation]:
+        for _, evaluation in records(config, "evaluations", Evaluation, max(0, versions[0].published_at - SKEW_MS)):
+            monitor.progress()
+            if stop.is_set():
+                return
+            yield evaluation
+
+    found = cut_off(evaluations(), tasks)
+    return next((version for version in versions if version.version == found), None)
 
 
 def cut_off(evaluations: Iterable[Evaluation], tasks: Sequence[Task]) -> int | None:

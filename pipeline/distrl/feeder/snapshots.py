@@ -106,8 +106,8 @@ class SnapshotWriter:
         view.forget(at)
         self._next, self._due_at = now + LEAST_S, now + EVERY_S
         self._written = (coverage.records, view.processes)
-        snapshot = Snapshot(at, FORMAT, coverage.covered(), pack(facts), pack(view))
         try:
+            snapshot = Snapshot(at, FORMAT, coverage.covered(), pack(facts), pack(view))
             self._sent = self._producer.publish(TOPIC, self._run, snapshot)
         except (RecordTooLargeError, RefusedError, WireError) as error:
             self._end(error.what)

@@ -9,7 +9,8 @@ global random numbers. `images` is its only I/O, called before anything changes:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from distrl.accelerator import explained
 from distrl.algorithms.descent import PASS_ROWS
@@ -56,6 +57,23 @@ def usable_of(state: LearnerState, window: Iterable[LoggedTrajectory]) -> list[L
         for logged in window
         if is_usable(logged.trajectory, state.policy.tokenizer) and state.refuses(logged.trajectory) is None
     ]
+
+
+def why_skipped(state: LearnerState, window: Iterable[LoggedTrajectory]) -> Mapping[str, int]:
+    """How many trajectories of `window` cannot be learned from, by reason; for people."""
+    return Counter(filter(None, (_why_skipped(state, logged.trajectory) for logged in window)))
+
+
+def _why_skipped(state: LearnerState, trajectory: Trajectory) -> str | None:
+    if trajectory.outcome not in (Outcome.SUCCESS, Outcome.FAILURE):
+        return f"outcome {trajectory.outcome.value}"
+    if not trajectory.steps:
+        return "no steps"
+    if not is_usable(trajectory, state.policy.tokenizer):
+        return "steps that the tokenizer of policy.base_model does not accept"
+    if (why := state.refuses(trajectory)) is not None:
+        return why
+    return None if state.features.readable(trajectory) else "screenshots that are no images"
 
 
 def is_usable(trajectory: Trajectory, tokenizer: Tokenizer) -> bool:

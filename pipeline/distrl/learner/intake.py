@@ -23,6 +23,8 @@ from distrl.wire.gc_paused import gc_paused
 
 LOG = logging.getLogger("distrl.learner")
 
+AT_ONCE = 50
+"""Most records of one read: those of a vision-language model take some 3 MB each once they are decoded."""
 POLL_S = 0.1
 """Longest wait for a record before looking at the stop event; a record wakes it at once."""
 
@@ -71,7 +73,7 @@ class Intake:
         self._progress()
         came = 0
         for name in names:
-            batch = self._readers[name].read(longest_s / len(names))
+            batch = self._readers[name].read(longest_s / len(names), AT_ONCE)
             came += len(batch)
             with gc_paused():
                 for raw in batch:

@@ -31,6 +31,7 @@ from distrl.errors import DistrlError, StoreError
 from distrl.learner.choose_checkpoint import beyond, chain
 from distrl.learner.draws import DrawsSender
 from distrl.learner.figures import FiguresSender
+from distrl.learner.fold import why_skipped
 from distrl.learner.intake import POLL_S, Intake
 from distrl.learner.journal_writer import JournalWriter, UnwrittenError, as_unwritten
 from distrl.learner.metrics import FOLDING, WAITING, LearnerMetrics
@@ -61,8 +62,10 @@ SAVE_AT_STOP_S = 10.0
 the next start redo updates."""
 
 READ_AHEAD = 5_000
-"""Most pending records (some 50 MB) while a dead letter, the store, the broker or a demonstration is waited for; the
-learner then stops reading, in the last case only the trajectories."""
+READ_AHEAD_IDS = 5_000_000
+"""Most pending records, and most token ids in them (some 200 MB), while a dead letter, the store, the broker or a
+demonstration is waited for; the learner then stops reading, in the last case only the trajectories. A record of a
+vision-language model may have 100,000 ids."""
 
 WINDOWS_AHEAD = 2
 """With fewer windows than this pending, records are also read before an update is folded."""
@@ -290,8 +293,19 @@ class Loop:
             with self._metrics.spending(FOLDING):
                 metrics = self._leader.fold(window, update)
             self._metrics.folded(metrics, window, update)
+            if window and metrics["skipped"] == metrics["trajectories"]:
+                self._warn_of_nothing_learned(window)
         except (MissingObjectError, CorruptObjectError) as error:
             raise naming_records(error, [*window, *self._state.held()], self._config.run) from None
+
+    def _warn_of_nothing_learned(self, window: Sequence[LoggedTrajectory]) -> None:
+        """Versions go on to be published all the same, and would look like learning."""
+        LOG.warning(
+            "none of its %d trajectories could be learned from: %s; an outcome is unknown where a task has no check "
+            "and no judge decides (judge.endpoint)",
+            len(window),
+            ", ".join(f"{number} of {why}" for why, number in why_skipped(self._state, window).items()),
+        )
 
     def _refuse_changed(self) -> None:
         """`refuse_changed`; raises UnwrittenError where no broker answers, so that it is retried."""
@@ -330,7 +344,8 @@ class Loop:
 
     @property
     def _is_full(self) -> bool:
-        return len(self._pending_log.pending) >= READ_AHEAD
+        log = self._pending_log
+        return len(log.pending) >= READ_AHEAD or log.pending_ids >= READ_AHEAD_IDS
 
     def _checkpoint_at_stop(self) -> None:
         self._saver.abandon(self._progress)

@@ -44,6 +44,8 @@ class PendingLog:
         self.named = NamedVersions() if named is None else named
         """The versions that trajectories name, including those that are not learned from. Part of a checkpoint."""
         self._pending: list[LoggedTrajectory] = []
+        self.pending_ids = 0
+        """Token ids of the pending records: nearly all of their memory."""
         self._counted_demonstrations: list[LogPosition] = []
         """Demonstrations that were read and not folded, pending or left out, in the order read."""
         self._contents: dict[LogPosition, bytes] = {}
@@ -80,6 +82,7 @@ class PendingLog:
         if not self._first.admits(_name(logged)):
             return False
         self._pending.append(logged)
+        self.pending_ids += _ids(logged)
         if logged.position.topic == self._demonstrations:
             self._counted_demonstrations.append(logged.position)
         return True
@@ -168,6 +171,7 @@ class PendingLog:
         for logged in self._pending:
             if _before(logged.position, marks):
                 self._folded_ids.add(_name(logged))
+                self.pending_ids -= _ids(logged)
         self._pending = [logged for logged in self._pending if not _before(logged.position, marks)]
         self._counted_demonstrations = [place for place in self._counted_demonstrations if not _before(place, marks)]
         self._contents = {place: each for place, each in self._contents.items() if not _before(place, marks)}
@@ -186,6 +190,10 @@ def _first_that_count(trajectories: Sequence[LoggedTrajectory], wanted: int) -> 
 
 def _before(position: LogPosition, marks: dict[Place, int]) -> bool:
     return position.offset < marks.get((position.topic, position.partition), 0)
+
+
+def _ids(logged: LoggedTrajectory) -> int:
+    return sum(len(step.prompt_ids) + len(step.action_ids) for step in logged.trajectory.steps)
 
 
 def _name(logged: LoggedTrajectory) -> str:

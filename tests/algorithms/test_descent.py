@@ -41,7 +41,7 @@ def test_a_score_of_another_shape_or_type_is_refused(name: str, value: torch.Ten
     """(B, 1) minus (B,) is B × B in torch, and was learned from."""
     for mask in (SCORE.mask, SCORE.mask.bool(), SCORE.mask.long()):
         checked(SCORE._replace(mask=mask), ROWS)
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, match=rf"Score\.{name}"):
         checked(SCORE._replace(**{name: value}), ROWS)
 
 

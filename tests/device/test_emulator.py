@@ -17,7 +17,7 @@ import pytest
 from distrl import config
 from distrl.device.about import look
 from distrl.device.emulator import Emulator, fleet
-from distrl.device.errors import AdbServerGone, DeviceGone, DeviceTimeout, DeviceUnready
+from distrl.device.errors import AdbServerGone, DeviceGarbage, DeviceGone, DeviceTimeout, DeviceUnready
 from distrl.device.launch import command_line
 from distrl.device.leases import Leases
 from distrl.device.pool import DevicePool
@@ -394,6 +394,22 @@ def test_one_that_fails_twice_in_a_row_is_started_again_though_it_answers(
         assert restarts == [0, 0, 1]
         pool.release(some(pool.lease()))
         assert pool.health()[0].counters["restarts"] == 2
+    finally:
+        pool.close()
+
+
+def test_one_that_an_episode_has_locked_is_started_again(adb: AdbServer, standin: Standin, snapshot: str) -> None:
+    clock = Clock()
+    pool = DevicePool(adb, standin.devices(snapshot=snapshot), clock)
+    try:
+        with pytest.raises(DeviceGarbage), pool.leased() as session:  # noqa: PT012
+            some(session).shell("simctl fault locked")
+            raise DeviceGarbage(some(session).serial, "its screen is of no use")
+        assert pool.lease() is None, "a person may unlock it"
+        assert pool.health()[0].counters["restarts"] == 0
+        clock.now += 60
+        pool.release(some(pool.lease()))
+        assert pool.health()[0].counters["restarts"] == 1
     finally:
         pool.close()
 

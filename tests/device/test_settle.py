@@ -133,7 +133,7 @@ def test_a_screen_that_has_gone_off_by_itself_is_no_observation_though_it_shows_
     monkeypatch.setitem(SERVICES, "power", lambda phone, args: "  mWakefulness=Dozing\n")
     session.key("HOME")
     session.settle()
-    session._acted -= 4000.0
+    session._lit -= 4000.0
     session.type_text("x" * 500)  # several commands, which do nothing but to wake it, if that
     with pytest.raises(DeviceBlack, match=r"its screen is off \(Dozing\)"):
         session.settle()
@@ -146,7 +146,7 @@ def test_a_phone_that_has_locked_itself_and_was_lit_again_is_no_observation(
     session.settle()
     phone.faults.set(Fault.LOCKED)
     session.key("HOME")
-    session._acted -= 4000.0
+    session._lit -= 4000.0
     with pytest.raises(DeviceLocked):
         session.settle()
 

@@ -120,7 +120,14 @@ def loop_of(
     )
 
 
-IDS = sum(len(step.prompt_ids) + len(step.action_ids) for step in trajectory(Screens(), 0, steps=1).steps)
+ROOM = 700
+"""Token ids."""
+
+
+def ids(count: int, *, expert: bool) -> int:
+    """Token ids of the first `count` records of a topic."""
+    made = [trajectory(SCREENS, seed, steps=1, expert=expert) for seed in range(count)]
+    return sum(len(step.prompt_ids) + len(step.action_ids) for each in made for step in each.steps)
 
 
 @pytest.mark.parametrize("limit", ["READ_AHEAD", "READ_AHEAD_IDS"])
@@ -143,7 +150,7 @@ def test_while_update_0_waits_for_demonstrations_no_more_trajectories_are_read_t
     monkeypatch.setattr(Reader, "given", given := {"demonstrations": 0, "trajectories": 0}, raising=False)
     monkeypatch.setattr(intake, "LogReader", Reader)
     monkeypatch.setattr(versions, "read_since", lambda config, topic, start: iter(()))
-    monkeypatch.setattr(loop, limit, READ_AHEAD if limit == "READ_AHEAD" else 1)
+    monkeypatch.setattr(loop, limit, READ_AHEAD if limit == "READ_AHEAD" else ROOM)
     caplog.set_level(logging.INFO, logger="distrl.learner")
     nothing: Any = Nothing()
     learner = loop_of(settings, nothing, LearnerState(settings), stop, monkeypatch)
@@ -151,8 +158,12 @@ def test_while_update_0_waits_for_demonstrations_no_more_trajectories_are_read_t
         learner.follow(readers)
         learner.work()
     assert given["demonstrations"] == settings.warmup.demonstrations - 1, "these are read on, as they are waited for"
-    most = READ_AHEAD if limit == "READ_AHEAD" else settings.warmup.demonstrations - 1 + BATCH
-    assert most <= sum(given.values()) < most + BATCH
+    if limit == "READ_AHEAD":
+        assert READ_AHEAD <= sum(given.values()) < READ_AHEAD + BATCH
+    else:
+        shown = ids(given["demonstrations"], expert=True)
+        assert shown + ids(given["trajectories"] - BATCH, expert=False) < ROOM
+        assert shown + ids(given["trajectories"], expert=False) >= ROOM
     said = [record.getMessage() for record in caplog.records if "update 0 waits" in record.getMessage()]
     assert said == [
         "update 0 waits: 5 demonstrations are there, and warmup.demonstrations=6 are wanted; "

@@ -121,9 +121,14 @@ def test_tensors_that_do_not_fit_are_refused_and_nothing_is_taken(agent: AutoUIP
     assert agent.adapter() == before
 
 
-@pytest.mark.parametrize(
-    "targets", [("nowhere",), ("q", "vv"), ("q", "shared"), ("embed_tokens",), ("relative_attention_bias",)]
-)
+def test_a_target_that_is_nowhere_beside_others_is_said(base_directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """PEFT asks for one of them alone."""
+    made = AutoUIPolicy.open(base_directory, PolicySettings(lora_targets=("q", "vv")))
+    assert all(".q.lora_" in name for name in made.parameters())
+    assert "there is no layer vv" in caplog.text
+
+
+@pytest.mark.parametrize("targets", [("nowhere",), ("q", "shared"), ("embed_tokens",), ("relative_attention_bias",)])
 def test_targets_that_are_no_linear_layers_are_refused(base_directory: Path, targets: tuple[str, ...]) -> None:
     """PEFT would put weights on an embedding that nothing trains, and ship them."""
     with pytest.raises(PolicyError, match="lora_targets"):

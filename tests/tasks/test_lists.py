@@ -10,7 +10,7 @@ import pytest
 from distrl.config import Config, FeederSettings
 from distrl.device import session
 from distrl.errors import ConfigError
-from distrl.evaluate.play import evaluation_tasks
+from distrl.evaluate.play import evaluation_tasks, warn_left_out
 from distrl.feeder.facts import TaskFacts
 from distrl.feeder.run import new_state
 from distrl.feeder.state import FeederState
@@ -411,7 +411,13 @@ def test_a_split_that_the_list_lacks_is_refused_before_anything_starts(tmp_path:
 
 @pytest.mark.parametrize(
     ("tasks", "missing"),
-    [(2, "is of webshop-list"), (3, "is of buy, find"), (4, "is of find"), (5, None), (9, None)],
+    [
+        (2, "is of webshop-list"),
+        (3, "is of webshop-list/buy, webshop-list/find"),
+        (4, "is of webshop-list/find"),
+        (5, None),
+        (9, None),
+    ],
 )
 def test_what_of_a_list_no_evaluation_would_play_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, tasks: int, missing: str | None
@@ -424,7 +430,7 @@ def test_what_of_a_list_no_evaluation_would_play_is_said(
     (tmp_path / "mine.jsonl").write_text("\n".join(lines))
     config = Config.model_validate({"feeder": {"tasks": [tmp_path / "mine.jsonl"]}})
     with caplog.at_level(logging.WARNING, "distrl"):
-        evaluation_tasks(config, Split.VALIDATION, tasks)
+        warn_left_out(config, Split.VALIDATION, tasks, "evaluate.validation_episodes")
     found = [record.getMessage() for record in caplog.records]
     assert len(found) == (missing is not None)
     if missing is not None:

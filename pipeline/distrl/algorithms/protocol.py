@@ -145,12 +145,12 @@ class Context:
 def checked(score: Score, rows: int) -> Score:
     """Raises PolicyError for a score of other than `rows` steps, or not in float32: torch would broadcast it in a loss,
     to numbers that mean nothing."""
-    states = score.states.shape
-    wanted = {"logprob": (rows,), "entropy": (rows,), "states": (rows, *states[1:]), "mask": (rows, *states[1:2])}
+    states = (*score.states.shape, -1, -1)[1:STATES_AXES]
+    wanted = {"states": (rows, *states), "mask": (rows, *states[:1]), "logprob": (rows,), "entropy": (rows,)}
     for name, shape in wanted.items():
         found: Tensor = getattr(score, name)
         is_float = found.dtype == torch.float32 or name == "mask"
-        if found.shape != shape or not is_float or len(states) != STATES_AXES:
+        if found.shape != shape or not is_float:
             raise PolicyError(
                 f"Score.{name}",
                 f"is {tuple(found.shape)} in {found.dtype} for {rows} steps",

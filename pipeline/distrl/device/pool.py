@@ -338,10 +338,7 @@ class DevicePool:
                 return False
             if not self._app_recovered(phone):
                 if phone.emulator is not None:
-                    again = phone.health.failures - phone.server_failures > 1
-                    # The virtual device itself is locked then: one is after its boot too, unless a person unlocks it.
-                    locked = isinstance(phone.fault, DeviceLocked) and not phone.counters["leases"]
-                    phone.emulator.bring(anew=again and not locked)
+                    self._bring(phone, phone.emulator)
                 elif not phone.over_tcp:
                     self._take_aliases(phone)
                 else:
@@ -362,6 +359,25 @@ class DevicePool:
             return False
         phone.health, phone.fault = phone.health.recovered(), None
         return True
+
+    def _bring(self, phone: PooledPhone, emulator: Emulator) -> None:
+        """Start an emulator that has ended, or one that fails again anew.
+
+        One that is locked is left as it is while a person may unlock it. If it has been lent, an episode may have
+        locked it, and a start undoes that.
+        """
+        again = phone.health.failures - phone.server_failures > 1
+        if again and isinstance(phone.fault, DeviceLocked):
+            emulator.bring(anew=False)
+            again = bool(phone.counters["leases"]) and self._is_locked(phone)
+        emulator.bring(anew=again)
+
+    def _is_locked(self, phone: PooledPhone) -> bool:
+        try:
+            self._session(phone).require_unlocked()
+        except DeviceLocked:
+            return True
+        return False
 
     def _app_recovered(self, phone: PooledPhone) -> bool:
         fault, again = phone.fault, phone.health.failures > 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -86,13 +86,13 @@ def agent_names(store: ObjectStore, evaluations: Iterable[Evaluation]) -> dict[s
 
 
 def records(
-    config: Config, topic: str, expected: type[R], since_ms: int | None = None
+    config: Config, topic: str, expected: type[R], since_ms: int | None = None, start: Mapping[int, int] | None = None
 ) -> Iterator[tuple[LogPosition, R]]:
     """The records of a topic of the run up to its present end; one that cannot be decoded is logged and skipped.
 
     since_ms: records written before this time (ms since the epoch) may be left out; only for topics of one partition.
+    start: partition -> the offset to begin at; default: the first.
     """
-    start = None
     if since_ms is not None:
         first = offsets_at(config, topic, (0,), since_ms)[0]
         if first is None:

@@ -51,23 +51,27 @@ class Player(Protocol):
 
 
 def evaluation_tasks(config: Config, split: Split, episodes: int) -> list[Task]:
-    """The fixed tasks of a split, with ids that no training task has. Logs what of a list they leave out altogether.
+    """The fixed tasks of a split, with ids that no training task has.
 
     Raises ConfigError for an unknown suite, and for a list that is wrong or has no task of the split.
     """
     suite = suite_of(config.feeder)
+    return [suite.task(index, EVALUATION_SEED, split) for index in range(episodes)]
+
+
+def warn_left_out(config: Config, split: Split, episodes: int, setting: str) -> None:
+    """Log which suites or families of a list the first `episodes` tasks of a split have nothing of. setting: that gives
+    their number."""
+    suite = suite_of(config.feeder)
     if isinstance(suite, ListSuite) and (missing := suite.never_played(split, episodes)):
-        named = ", ".join(map(printable, missing[:SHOWN])) + (" and others" if len(missing) > SHOWN else "")
-        setting = "evaluate.validation_episodes" if split is Split.VALIDATION else "evaluate.episodes"
         log.warning(
             "none of the first %d %s tasks of feeder.tasks is of %s, so none of those is played; mix the rows of that "
             "split, or raise %s",
             episodes,
             split.value,
-            named,
+            ", ".join(map(printable, missing[:SHOWN])) + (" and others" if len(missing) > SHOWN else ""),
             setting,
         )
-    return [suite.task(index, EVALUATION_SEED, split) for index in range(episodes)]
 
 
 def known_of(config: Config, policy_id: PolicyId, split: Split, since_ms: int) -> dict[str, Evaluation]:

@@ -20,6 +20,7 @@ from distrl.broker.connect import RefusedError
 from distrl.broker.heartbeats import HeartbeatSender
 from distrl.broker.journal import versions_in_force
 from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import retained
 from distrl.broker.versions import VersionFollower, lineage, written_at
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
@@ -27,7 +28,7 @@ from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.evaluate import curves
 from distrl.evaluate.curves import BY_HAND
 from distrl.evaluate.gather import records
-from distrl.evaluate.play import Keep, Turn, evaluation_tasks, known_of, on_phones, play_and_publish
+from distrl.evaluate.play import Keep, Turn, evaluation_tasks, known_of, on_phones, play_and_publish, warn_left_out
 from distrl.evaluate.policies import PolicyId
 from distrl.rollout.decider import PolicyClosedError, VersionedDecider
 from distrl.rollout.episode import Decider, Episode, Phone
@@ -50,7 +51,7 @@ SKEW_MS = 600_000
 reading all of them for each version would take longer and longer."""
 
 LOOKED_AT = 20
-"""How many of the newest versions an evaluator's start looks at: all evaluations of weeks take it many minutes."""
+"""How many evaluated versions an evaluator's start looks at, about: all evaluations of weeks take it many minutes."""
 TIMES = 3
 """Most evaluations of the newest version where tasks of it are interrupted each time."""
 STOP_S = 0.1
@@ -124,6 +125,7 @@ def evaluate_versions(
     """Evaluate the versions in `wanted` (numbers, `first`, `last`, joined by commas). Returns once all were played, or
     at `stop`."""
     tasks = evaluation_tasks(config, split, episodes)
+    warn_left_out(config, split, episodes, "--episodes or evaluate.episodes")
     scores = []
     for version in named(wanted, published(config)):
         found = evaluate_version(config, version, split, tasks, stop, BY_HAND)
@@ -142,6 +144,7 @@ def run_evaluator(config: Config, stop: threading.Event, monitor: Monitor | None
     newest version that were interrupted each time are played again, in TIMES evaluations at most.
     """
     tasks = evaluation_tasks(config, Split.VALIDATION, config.evaluate.validation_episodes)
+    warn_left_out(config, Split.VALIDATION, len(tasks), "evaluate.validation_episodes")
     progress, monitor = EvaluationProgress(len(tasks)), monitor or Monitor()
     with VersionFollower(config) as versions, RecordProducer(config, config.evaluate.name) as producer:
         if wait_first(versions, stop, monitor) is None:
@@ -251,20 +254,22 @@ def success_by_suite(found: Iterable[Evaluation]) -> dict[tuple[str, ...], float
 
 
 def _unfinished(config: Config, tasks: Sequence[Task], stop: threading.Event, monitor: Monitor) -> Version | None:
-    """The one of the newest LOOKED_AT versions that an earlier evaluator left unfinished; None where there is none."""
-    versions = lineage(config)[-LOOKED_AT:]
-    if not versions:
-        return None
+    """The version that an earlier evaluator left unfinished; None where there is none among those evaluated last.
+
+    The first that the tail of the log has may look unfinished though it is not: evaluating it finds all of its records.
+    """
+    first, end = retained(config, "evaluations")[0]
 
     def evaluations() -> Iterator[Evaluation]:
-        for _, evaluation in records(config, "evaluations", Evaluation, max(0, versions[0].published_at - SKEW_MS)):
+        start = {0: max(first, end - LOOKED_AT * len(tasks))}
+        for _, evaluation in records(config, "evaluations", Evaluation, start=start):
             monitor.progress()
             if stop.is_set():
                 return
             yield evaluation
 
     found = cut_off(evaluations(), tasks)
-    return next((version for version in versions if version.version == found), None)
+    return next((version for version in lineage(config) if version.version == found), None)
 
 
 def cut_off(evaluations: Iterable[Evaluation], tasks: Sequence[Task]) -> int | None:

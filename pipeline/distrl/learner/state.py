@@ -228,7 +228,7 @@ def refuse_unsaved(algorithm: Algorithm) -> None:
     of modules, and what other optimisers than a plain AdamW keep."""
     where = f"{type(algorithm).__module__}.{type(algorithm).__name__}"
     for name, module in algorithm.modules().items():
-        if unsaved := sorted(module.state_dict().keys() - _named(module).keys()):
+        if unsaved := sorted(dict(module.named_buffers()).keys() & module.state_dict().keys()):
             what = f"module {name} has the buffer {unsaved[0]}, which no checkpoint holds"
             raise ConfigError(where, what, "make it a parameter without gradient")
     for name, optimised in algorithm.optimisers().items():

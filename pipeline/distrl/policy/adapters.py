@@ -9,6 +9,7 @@ is reproducible: what changes from one release of PEFT to the next is left out o
 from __future__ import annotations
 
 import json
+import logging
 import os
 import struct
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,8 @@ from torch import Tensor, nn
 
 from distrl.config import PolicySettings
 from distrl.errors import PolicyError
+
+LOG = logging.getLogger("distrl.policy.adapters")
 
 WEIGHTS, CONFIG_FILE = "adapter_model.safetensors", "adapter_config.json"
 """PEFT's names of its files."""
@@ -42,8 +45,8 @@ class LoraAdapter:
     """LoRA on the layers `targets` of `module`, whole names or last parts; everything else of it is frozen.
 
     A fresh one changes nothing (B = 0) and is a pure function of `seed`; the caller's random numbers are left alone.
-    base_sha256: the base model that it belongs to. Raises PolicyError where no layer has one of the targets' names, or
-    where `module` has an adapter already.
+    base_sha256: the base model that it belongs to. Raises PolicyError where no layer has a target's name, or where
+    `module` has an adapter already; logs targets that no layer has.
     """
 
     def __init__(
@@ -51,12 +54,10 @@ class LoraAdapter:
     ) -> None:
         if hasattr(module, "peft_config"):
             raise PolicyError("policy", "the model has an adapter already", "load the base model afresh")
-        names = [name for name, _ in module.named_modules()]
-        for target in targets:  # PEFT asks for one of them alone
-            if not any(name == target or name.endswith(f".{target}") for name in names):
-                raise PolicyError(
-                    "policy.lora_targets", f"there is no layer {target}", f"name layers of {_layers(module)}"
-                )
+        names = [f".{name}" for name, _ in module.named_modules()]
+        missing = [target for target in targets if not any(name.endswith(f".{target}") for name in names)]
+        if missing and len(missing) < len(targets):  # no error, as a run may have begun so
+            LOG.warning("there is no layer %s, as policy.lora_targets names it", ", ".join(missing))
         config = LoraConfig(
             r=settings.lora_rank,
             lora_alpha=settings.lora_alpha,

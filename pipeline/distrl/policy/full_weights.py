@@ -42,19 +42,22 @@ class FullWeights:
     """The parameters of `module` whose names are `trained`; all others are frozen. Equal weights give equal bytes."""
 
     def __init__(self, module: nn.Module, trained: Mapping[str, nn.Parameter], base_sha256: str) -> None:
-        self._trained = dict(sorted(trained.items()))
+        paths = {id(parameter): path for path, parameter in module.named_parameters()}
+        self._module = module
+        self._paths = {name: paths[id(parameter)] for name, parameter in sorted(trained.items())}
         self._metadata = {BASE: f"sha256:{base_sha256}"}
-        chosen = {id(parameter) for parameter in self._trained.values()}
+        chosen = {id(parameter) for parameter in trained.values()}
         for parameter in module.parameters():
             parameter.requires_grad_(id(parameter) in chosen)
 
     def parameters(self) -> dict[str, nn.Parameter]:
-        """By the model's own names, in a fixed order."""
-        return dict(self._trained)
+        """By the model's own names, in a fixed order. Asked for anew each time: on some devices `Module.to` replaces
+        them."""
+        return {name: self._module.get_parameter(path) for name, path in self._paths.items()}
 
     def to_bytes(self) -> bytes:
         """As a version ships it."""
-        tensors = {name: value.detach().cpu().contiguous() for name, value in self._trained.items()}
+        tensors = {name: value.detach().cpu().contiguous() for name, value in self.parameters().items()}
         return save_tensors(tensors, self._metadata)
 
     def load(self, data: bytes) -> None:
@@ -67,12 +70,13 @@ class FullWeights:
             raise PolicyError("adapter", f"is no weights of this project ({error!r:.200})", _HINT) from None
         if found != self._metadata:
             raise PolicyError("adapter", f"belongs to {found!r:.100}, the model is {self._metadata[BASE]}", _HINT)
-        if wrong := sorted(self._trained.keys() ^ tensors.keys()):
+        if wrong := sorted(self._paths.keys() ^ tensors.keys()):
             raise PolicyError("adapter", f"holds other layers than the model: {', '.join(wrong[:3])}…", _HINT)
-        for name, parameter in self._trained.items():
+        parameters = self.parameters()
+        for name, parameter in parameters.items():
             refuse_unfit(name, tensors[name], parameter)
         with torch.no_grad():
-            for name, parameter in self._trained.items():
+            for name, parameter in parameters.items():
                 parameter.copy_(tensors[name])
 
 

@@ -85,10 +85,10 @@ class ListSuite:
         return tuple(row.instruction for row in self._rows[split])
 
     def never_played(self, split: Split, tasks: int) -> tuple[str, ...]:
-        """The suites of a held-out split of which no row is among its first `tasks`; its families, where every suite
+        """The suites of a held-out split of which no row is among its first `tasks`; SUITE/FAMILY, where every suite
         has one."""
         rows = self._rows[split]
-        for names in ([row.suite for row in rows], [row.family for row in rows]):
+        for names in ([row.suite for row in rows], [f"{row.suite}/{row.family}" for row in rows]):
             if missing := set(names) - set(names[:tasks]):
                 return tuple(sorted(missing))
         return ()

@@ -44,19 +44,21 @@ MIXERS: Final = ("Attention", "DeltaNet", "Mamba", "ShortConv")
 
 def lora_targets(whole: Any, chosen: tuple[str, ...] | None) -> list[str]:
     """The names in the whole model of the layers that LoRA goes on. chosen: their last names; None: by the model's
-    type. Raises PolicyError where there are none, and where one that is chosen is not there."""
+    type. Raises PolicyError where there are none; logs those that are chosen and not there."""
     decoder, layers = whole.get_decoder(), language_layers(whole)
     by_type = BY_TYPE.get(str(decoder.config.model_type))
     wanted = chosen or by_type or USUAL
     found = [name for name in layers if name.rpartition(".")[2] in wanted]
     known = {name.rpartition(".")[2] for name in layers}
     missing = [name for name in wanted if name not in known]
-    if not found or (chosen and missing):
+    if not found:
         raise PolicyError(
             "policy.lora_targets",
             f"the language part has no layer {', '.join(missing)}",
             f"its layers: {', '.join(sorted(known))}",
         )
+    if chosen and missing:  # no error, as a run may have begun so
+        LOG.warning("the language part has no layer %s, as policy.lora_targets names it", ", ".join(missing))
     if chosen is None and by_type is None and (left := left_out(decoder, wanted)):
         LOG.warning(
             "%s has layers of attention that get no LoRA: %s; to train them too, name all in policy.lora_targets",

@@ -17,7 +17,7 @@ import pytest
 from distrl import config
 from distrl.device.about import look
 from distrl.device.emulator import Emulator, fleet
-from distrl.device.errors import AdbServerGone, DeviceGarbage, DeviceGone, DeviceTimeout, DeviceUnready
+from distrl.device.errors import AdbServerGone, DeviceGarbage, DeviceGone, DeviceLocked, DeviceTimeout, DeviceUnready
 from distrl.device.launch import command_line
 from distrl.device.leases import Leases
 from distrl.device.pool import DevicePool
@@ -398,18 +398,29 @@ def test_one_that_fails_twice_in_a_row_is_started_again_though_it_answers(
         pool.close()
 
 
-def test_one_that_an_episode_has_locked_is_started_again(adb: AdbServer, standin: Standin, snapshot: str) -> None:
-    clock = Clock()
+@pytest.mark.parametrize("unlocked_by", ["a start", "a person"])
+def test_one_that_an_episode_has_locked_is_started_again_unless_a_person_unlocks_it(
+    adb: AdbServer, standin: Standin, snapshot: str, monkeypatch: pytest.MonkeyPatch, unlocked_by: str
+) -> None:
+    clock, by_person = Clock(), threading.Event()
     pool = DevicePool(adb, standin.devices(snapshot=snapshot), clock)
     try:
         with pytest.raises(DeviceGarbage), pool.leased() as session:  # noqa: PT012
-            some(session).shell("simctl fault locked")
+            starts = len(standin.started())
+
+            def locked(self: AdbSession) -> None:
+                if len(standin.started()) == starts and not by_person.is_set():
+                    raise DeviceLocked(self.serial)
+
+            monkeypatch.setattr(AdbSession, "require_unlocked", locked)
             raise DeviceGarbage(some(session).serial, "its screen is of no use")
-        assert pool.lease() is None, "a person may unlock it"
+        assert pool.lease() is None
         assert pool.health()[0].counters["restarts"] == 0
+        if unlocked_by == "a person":
+            by_person.set()
         clock.now += 60
         pool.release(some(pool.lease()))
-        assert pool.health()[0].counters["restarts"] == 1
+        assert pool.health()[0].counters["restarts"] == (unlocked_by == "a start")
     finally:
         pool.close()
 

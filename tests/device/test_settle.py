@@ -129,11 +129,12 @@ def test_a_screen_that_has_gone_off_by_itself_is_no_observation_though_it_shows_
 ) -> None:
     """An always-on display."""
     monkeypatch.setattr(session_module, "IDLE_S", 3600.0)
+    session.key("HOME")
     session.settle()
     monkeypatch.setitem(SERVICES, "power", lambda phone, args: "  mWakefulness=Dozing\n")
     session.key("HOME")
     session.settle()
-    session._lit -= 4000.0
+    session._acted -= 4000.0
     session.type_text("x" * 500)  # several commands, which do nothing but to wake it, if that
     with pytest.raises(DeviceBlack, match=r"its screen is off \(Dozing\)"):
         session.settle()
@@ -143,10 +144,12 @@ def test_a_phone_that_has_locked_itself_and_was_lit_again_is_no_observation(
     session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_module, "IDLE_S", 3600.0)
+    session.key("HOME")
     session.settle()
     phone.faults.set(Fault.LOCKED)
     session.key("HOME")
-    session._lit -= 4000.0
+    session.settle()
+    session._acted -= 4000.0
     with pytest.raises(DeviceLocked):
         session.settle()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,14 @@ def base_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def agent(base_directory: Path) -> AutoUIPolicy:
     return AutoUIPolicy(load_base(base_directory), PolicySettings(lora_rank=4, lora_alpha=8))
+
+
+@pytest.fixture
+def replaced_parameters() -> Iterator[None]:
+    """`Module.to` makes other parameters, as it does for some devices."""
+    torch.__future__.set_overwrite_module_params_on_conversion(True)
+    yield
+    torch.__future__.set_overwrite_module_params_on_conversion(False)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from distrl.errors import WireError
 
 S = TypeVar("S")
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """Raise it whenever a fold gives another state for the same log. A field that is added or removed is noticed without
 it."""
 

@@ -166,6 +166,8 @@ class DevicePool:
                     self._put_back(phone, True, phone.fault)
             if answers:
                 phone.counters["leases"] += 1
+                if phone.emulator is not None:
+                    phone.lent_start = phone.emulator.starts
                 return self._session(phone)
             if time.monotonic() > deadline:
                 return None
@@ -363,13 +365,13 @@ class DevicePool:
     def _bring(self, phone: PooledPhone, emulator: Emulator) -> None:
         """Start an emulator that has ended, or one that fails again anew.
 
-        One that is locked is left as it is while a person may unlock it. If it has been lent, an episode may have
-        locked it, and a start undoes that.
+        One that is locked is left as it is, so that a person may unlock it. If it has been lent since its start, an
+        episode may have locked it, and another start undoes that.
         """
         again = phone.health.failures - phone.server_failures > 1
         if again and isinstance(phone.fault, DeviceLocked):
             emulator.bring(anew=False)
-            again = bool(phone.counters["leases"]) and self._is_locked(phone)
+            again = phone.lent_start == emulator.starts and self._is_locked(phone)
         emulator.bring(anew=again)
 
     def _is_locked(self, phone: PooledPhone) -> bool:

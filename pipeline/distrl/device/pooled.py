@@ -36,6 +36,8 @@ class PooledPhone:
     fault: DeviceError | None = None
     """Why it did not answer last."""
     health: Health = field(default_factory=Health)
+    lent_start: int = 0
+    """Which start of its emulator was lent last; 0: none."""
     server_failures: int = 0
     """Failures in a row that were the adb server's, for which an emulator is not restarted."""
     leased: bool = False

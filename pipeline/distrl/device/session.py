@@ -97,10 +97,8 @@ class AdbSession:
         self._seen: Screenshot | None = None
         self._restless = False
         self._acted = -math.inf
-        self._lit = -math.inf
-        """When the last action ended, or the screen was last seen to be on."""
         self._idle_s = 0.0
-        """The longest time between two actions since then."""
+        """The longest time between two actions since the screen was last seen to be on."""
         self._before: bytes | None = None
         self._moved = False
 
@@ -346,8 +344,7 @@ class AdbSession:
 
     def _note_act(self) -> None:
         now = time.monotonic()
-        self._idle_s = max(self._idle_s, now - self._lit)
-        self._lit = self._acted = now
+        self._idle_s, self._acted = max(self._idle_s, now - self._acted), now
         self._before = self._seen.png if self._seen else None
         self._moved = self._restless
 
@@ -411,14 +408,14 @@ class AdbSession:
     def _require_shown_after_a_pause(self) -> None:
         """Where the screen may have gone off by itself: raises DeviceBlack if it has, though an always-on display may
         show something, and DeviceLocked if the phone has locked itself and was lit again."""
-        if max(self._idle_s, time.monotonic() - self._lit) <= IDLE_S:
+        if max(self._idle_s, time.monotonic() - self._acted) <= IDLE_S:
             return
         deadline = self._deadline()
         with suppress(DeviceRefused):  # a phone that does not say is taken for one that is on
             if off := self._off(deadline):
                 raise self._asleep(f"its screen is off ({off})")
         self._require_unlocked(deadline)
-        self._idle_s, self._lit = 0.0, time.monotonic()
+        self._idle_s = 0.0
 
     def _off(self, deadline: Deadline) -> str:
         """The phone's word for its state while its screen is off; "" while it is on."""

@@ -18,7 +18,7 @@ from distrl.appagent.agent import Agent
 from distrl.chat.endpoint import Counted
 from distrl.config import Config
 from distrl.evaluate import curves
-from distrl.evaluate.play import evaluation_tasks, known_of, on_phones, play_and_publish
+from distrl.evaluate.play import evaluation_tasks, known_of, on_phones, play_and_publish, warn_left_out
 from distrl.evaluate.policies import PolicyId
 from distrl.rollout.episode import Decider, Phone
 from distrl.rollout.prompted import attempt_on, notes_of, ready_endpoint
@@ -59,6 +59,7 @@ def evaluate_agent(
     endpoint are not recorded. Raises ConfigError and ChatError before anything starts, and ChatError once the endpoint
     has failed for good; the tasks played so far are recorded.
     """
+    warn_left_out(config, split, episodes, "--episodes or evaluate.episodes")
     tasks, notes, store = evaluation_tasks(config, split, episodes), notes_of(config), open_store(config.store)
     endpoint = ready_endpoint(config, pictures=1)
     agent = Agent(config.appagent, endpoint, notes)

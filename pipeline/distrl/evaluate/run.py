@@ -51,7 +51,9 @@ SKEW_MS = 600_000
 reading all of them for each version would take longer and longer."""
 
 LOOKED_AT = 20
-"""How many evaluated versions an evaluator's start looks at, about: all evaluations of weeks take it many minutes."""
+"""Of how many versions an evaluator's start sees the evaluation: all those of weeks take it many minutes."""
+FURTHER = 4
+"""How many times as far back it looks where it has seen fewer."""
 TIMES = 3
 """Most evaluations of the newest version where tasks of it are interrupted each time."""
 STOP_S = 0.1
@@ -259,17 +261,23 @@ def _unfinished(config: Config, tasks: Sequence[Task], stop: threading.Event, mo
     The first that the tail of the log has may look unfinished though it is not: evaluating it finds all of its records.
     """
     first, end = retained(config, "evaluations")[0]
+    most, begun = LOOKED_AT * len(tasks), set[int]()
 
-    def evaluations() -> Iterator[Evaluation]:
-        start = {0: max(first, end - LOOKED_AT * len(tasks))}
-        for _, evaluation in records(config, "evaluations", Evaluation, start=start):
+    def evaluations(start: int) -> Iterator[Evaluation]:
+        for _, evaluation in records(config, "evaluations", Evaluation, start={0: start}):
             monitor.progress()
             if stop.is_set():
                 return
+            if evaluation.version >= 0 and not evaluation.trajectory.worker.endswith(BY_HAND):
+                begun.add(evaluation.version)
             yield evaluation
 
-    found = cut_off(evaluations(), tasks)
-    return next((version for version in lineage(config) if version.version == found), None)
+    while True:
+        start = max(first, end - most)
+        found = cut_off(evaluations(start), tasks)
+        if start == first or len(begun) >= LOOKED_AT or stop.is_set():
+            return next((version for version in lineage(config) if version.version == found), None)
+        most *= FURTHER  # what people and prompted agents evaluated is there too
 
 
 def cut_off(evaluations: Iterable[Evaluation], tasks: Sequence[Task]) -> int | None:

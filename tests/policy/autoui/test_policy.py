@@ -4,6 +4,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import factories
 import numpy as np
@@ -204,3 +205,26 @@ def test_nothing_to_decide_is_fine(agent: AutoUIPolicy) -> None:
 def test_settings_of_vision_language_models_are_refused(base_directory: Path, setting: dict[str, str]) -> None:
     with pytest.raises(PolicyError, match=f"policy.{next(iter(setting))}"):
         AutoUIPolicy(load_base(base_directory), PolicySettings(**setting))
+
+
+@pytest.mark.parametrize("trains", ["lora", "all"])
+def test_where_a_device_replaces_parameters_those_of_now_are_trained_and_act(
+    base_directory: Path, trains: Literal["lora", "all"], replaced_parameters: None
+) -> None:
+    """Else nothing is trained, and a worker goes on with its first weights."""
+    given = PolicySettings(lora_rank=4, lora_alpha=8, trains=trains)
+    placed, other, fresh = (AutoUIPolicy(load_base(base_directory), given) for _ in range(3))
+    before = list(placed.model.parameters())  # else their ids may be given again
+    placed.place(torch.device("cpu"))
+    assert not {id(each) for each in before} & {id(each) for each in placed.model.parameters()}
+    assert {id(each) for each in placed.parameters().values()} <= {id(each) for each in placed.model.parameters()}
+    asked = [png(0)], prompts_of(placed, 1), FULL, [1]
+    first = placed.decide(*asked)
+    with torch.no_grad():
+        for name, parameter in other.parameters().items():
+            if trains == "all" or ".lora_B." in name:
+                parameter.add_(0.3)
+    for agent in (placed, fresh):
+        agent.load(other.adapter())
+    assert placed.adapter() == other.adapter()
+    assert placed.decide(*asked) == fresh.decide(*asked) != first

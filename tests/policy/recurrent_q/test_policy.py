@@ -228,3 +228,12 @@ def test_words_that_are_spelled_as_coordinates_are_typed_and_taps_stay_taps() ->
     actions = [words.decode_action(grid.written(goal, int(number))) for number in np.flatnonzero(grid.possible(goal))]
     assert [action.kind for action in actions].count(ActionKind.TAP) == words.columns * words.rows
     assert "x0 y1" in {action.text for action in actions}
+
+
+def test_where_a_device_replaces_parameters_those_of_now_are_trained(
+    base: PolicySettings, replaced_parameters: None
+) -> None:
+    """Else each step was made on others, and each version had the first one's weights."""
+    placed = policy_of(base, device=torch.device("cpu"))
+    assert isinstance(placed, RecurrentQPolicy)
+    assert {id(each) for each in placed.parameters().values()} == {id(each) for each in placed.network.parameters()}

@@ -30,7 +30,7 @@ from distrl.broker.journal import history
 from distrl.config import Config, PolicySettings
 from distrl.device.names import LOOPBACK
 from distrl.errors import ConfigError, DeviceError, PolicyError
-from distrl.evaluate.play import evaluation_tasks
+from distrl.evaluate.play import evaluation_tasks, warn_left_out
 from distrl.evaluate.run import greedy
 from distrl.files import unwritable, write
 from distrl.learner.state import LearnerState
@@ -348,6 +348,7 @@ def with_phones(config: Config, request: Request) -> Request:
         return request
     try:
         evaluation_tasks(config, wanted.split, wanted.tasks)
+        warn_left_out(config, wanted.split, wanted.tasks, "--evaluate")
         with Phones(config) as phones:
             if wanted.required or phones.answering:
                 return request

@@ -96,6 +96,7 @@ class AutoUIPolicy:
 
     def place(self, device: torch.device) -> None:
         self.model.to(device)
+        self._trained = [*self._adapter.parameters().values()]  # on some devices `to` replaces them
 
     def save_memory(self) -> bool:
         return recompute_layers(self.model.t5)

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import factories
 import pytest
@@ -19,6 +20,7 @@ from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError
 from distrl.learner import intake, loop, saving
+from distrl.learner.ranks import Leader
 from distrl.learner.recover import Log, Recovered
 from distrl.learner.state import LearnerState
 from distrl.store.adapters import put_adapter
@@ -27,10 +29,10 @@ from distrl.store.directory import DirectoryStore
 from distrl.store.objects import ObjectStore
 from distrl.telemetry.monitor import Monitor, Reporter
 from distrl.telemetry.tracing import OFF
-from distrl.types import LogPosition
+from distrl.types import LogPosition, Outcome
 from distrl.wire.codec import encode
 
-from learner.world import Screens, trajectory
+from learner.world import Screens, logged, trajectory, update_of
 
 READ_AHEAD = 20
 BATCH = 4
@@ -169,6 +171,24 @@ def test_while_update_0_waits_for_demonstrations_no_more_trajectories_are_read_t
         "update 0 waits: 5 demonstrations are there, and warmup.demonstrations=6 are wanted; "
         f"`{command}` publishes what is missing"
     ]
+
+
+def test_an_update_that_could_learn_from_nothing_says_why(
+    settings: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where no task has a check and no judge is asked: versions came, and looked like learning."""
+    monkeypatch.setattr(versions, "read_since", lambda config, topic, start: iter(()))
+    nothing: Any = Nothing()
+    learner = loop_of(settings, nothing, LearnerState(settings), threading.Event(), monkeypatch)
+    window = logged([trajectory(SCREENS, seed, outcome=Outcome.UNKNOWN) for seed in range(2)])
+    for skipped in (1.0, 2.0):
+        metrics = {"trajectories": 2.0, "skipped": skipped}
+        learner._leader = cast("Leader", SimpleNamespace(fold=lambda *_, metrics=metrics: metrics))
+        with caplog.at_level(logging.WARNING, "distrl.learner"):
+            learner._fold(window, update_of(0, window, (), settings))
+        said = [record.getMessage() for record in caplog.records]
+        assert len(said) == (skipped == 2.0)
+    assert said[0].startswith("update 0 could learn from none of its 2 trajectories: outcome unknown (2);")
 
 
 def test_a_broker_that_is_away_as_update_0_is_due_is_waited_for(

@@ -294,17 +294,18 @@ class Loop:
                 metrics = self._leader.fold(window, update)
             self._metrics.folded(metrics, window, update)
             if window and metrics["skipped"] == metrics["trajectories"]:
-                self._warn_of_nothing_learned(window)
+                self._warn_of_nothing_learned(window, update)
         except (MissingObjectError, CorruptObjectError) as error:
             raise naming_records(error, [*window, *self._state.held()], self._config.run) from None
 
-    def _warn_of_nothing_learned(self, window: Sequence[LoggedTrajectory]) -> None:
+    def _warn_of_nothing_learned(self, window: Sequence[LoggedTrajectory], update: Update) -> None:
         """Versions go on to be published all the same, and would look like learning."""
         LOG.warning(
-            "none of its %d trajectories could be learned from: %s; an outcome is unknown where a task has no check "
-            "and no judge decides (judge.endpoint)",
+            "update %d could learn from none of its %d trajectories: %s; an outcome is unknown where a task has no "
+            "check and no judge decides (judge.endpoint)",
+            update.u,
             len(window),
-            ", ".join(f"{number} of {why}" for why, number in why_skipped(self._state, window).items()),
+            ", ".join(f"{why} ({number})" for why, number in why_skipped(self._state, window).items()),
         )
 
     def _refuse_changed(self) -> None:

@@ -16,7 +16,6 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from distrl import config
@@ -399,10 +398,7 @@ class AdbSession:
 
     def require_unlocked(self) -> None:
         """Raises DeviceLocked where the phone says that it is locked. One that does not say counts as unlocked."""
-        self._require_unlocked(self._deadline())
-
-    def _require_unlocked(self, deadline: Deadline) -> None:
-        if is_locked(self.run("dumpsys trust", deadline).stdout.decode("utf-8", "replace")):
+        if is_locked(self.run("dumpsys trust").stdout.decode("utf-8", "replace")):
             raise DeviceLocked(self._serial)
 
     def _require_shown_after_a_pause(self) -> None:
@@ -410,17 +406,19 @@ class AdbSession:
         show something, and DeviceLocked if the phone has locked itself and was lit again."""
         if max(self._idle_s, time.monotonic() - self._acted) <= IDLE_S:
             return
-        deadline = self._deadline()
-        with suppress(DeviceRefused):  # a phone that does not say is taken for one that is on
-            if off := self._off(deadline):
-                raise self._asleep(f"its screen is off ({off})")
-        self._require_unlocked(deadline)
+        settle_s = self._devices.settle_timeout_s
+        deadline = Deadline(settle_s, SETTLE) if settle_s < self._devices.operation_timeout_s else self._deadline()
+        # In one command, as a slow phone has a deadline for each. One that does not say is taken for one that is on.
+        said = self.run("dumpsys power; dumpsys trust", deadline).stdout.decode("utf-8", "replace")
+        if off := off_word(said):
+            raise self._asleep(f"its screen is off ({off})")
+        if is_locked(said):
+            raise DeviceLocked(self._serial)
         self._idle_s = 0.0
 
     def _off(self, deadline: Deadline) -> str:
         """The phone's word for its state while its screen is off; "" while it is on."""
-        found = _WAKEFULNESS.search(self._text("dumpsys power", deadline))
-        return "" if found is None or found.group(1) == "Awake" else found.group(1)
+        return off_word(self._text("dumpsys power", deadline))
 
     def _asleep(self, what: str) -> DeviceBlack:
         return DeviceBlack(
@@ -446,3 +444,10 @@ class AdbSession:
             "an app that forbids screenshots (FLAG_SECURE) cannot be driven; another app may need a longer "
             "devices.settle_timeout_s to start",
         )
+
+
+def off_word(dump: str) -> str:
+    """The phone's word for its state while its screen is off, by `dumpsys power`; "" while it is on, or the dump does
+    not say."""
+    found = _WAKEFULNESS.search(dump)
+    return "" if found is None or found.group(1) == "Awake" else found.group(1)

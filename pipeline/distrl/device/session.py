@@ -34,8 +34,8 @@ from distrl.device.errors import (
     too_slow,
 )
 from distrl.device.keyboard import KeyboardService, UntypableError, typing_lines
-from distrl.device.lock_screen import is_locked
 from distrl.device.names import adb_line
+from distrl.device.screen_state import is_locked, off_word
 from distrl.device.screenshot import BlackImageError, BrokenImageError, OversizedImageError, Screenshot, verified
 from distrl.device.server import AdbServer
 from distrl.device.window import SYSTEM_UI, FrontWindow, InFront, focus_after_windows, front_window, owner_of
@@ -57,8 +57,6 @@ IDLE_S = 10.0
 """After so long without an action a phone may have turned its screen off: no phone's shortest time is below it."""
 WORDS_SHOWN = 200
 """Characters of a phone's output shown in an error."""
-_WAKEFULNESS = re.compile(r"(?:mWakefulness|getWakefulnessLocked\(\))=(\w+)")
-"""Some vendors name the method in place of the field (as in flutter's issue 98146)."""
 _ERROR = re.compile(r"^Error", re.MULTILINE)
 _FORBIDS = re.compile("INJECT_EVENTS|CLEAR_APP_USER_DATA|FORCE_STOP_PACKAGES")
 """The right that adb lacks, in the error of a phone on which it may not touch the screen, press keys, stop an app or
@@ -444,10 +442,3 @@ class AdbSession:
             "an app that forbids screenshots (FLAG_SECURE) cannot be driven; another app may need a longer "
             "devices.settle_timeout_s to start",
         )
-
-
-def off_word(dump: str) -> str:
-    """The phone's word for its state while its screen is off, by `dumpsys power`; "" while it is on, or the dump does
-    not say."""
-    found = _WAKEFULNESS.search(dump)
-    return "" if found is None or found.group(1) == "Awake" else found.group(1)

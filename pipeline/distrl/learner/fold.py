@@ -65,13 +65,7 @@ def why_skipped(state: LearnerState, window: Iterable[LoggedTrajectory]) -> Mapp
 
 
 def _why_skipped(state: LearnerState, trajectory: Trajectory) -> str | None:
-    if trajectory.outcome not in (Outcome.SUCCESS, Outcome.FAILURE):
-        return f"outcome {trajectory.outcome.value}"
-    if not trajectory.steps:
-        return "no steps"
-    if not is_usable(trajectory, state.policy.tokenizer):
-        return "steps that the tokenizer of policy.base_model does not accept"
-    if (why := state.refuses(trajectory)) is not None:
+    if why := _why_unusable(trajectory, state.policy.tokenizer) or state.refuses(trajectory):
         return why
     return None if state.features.readable(trajectory) else "screenshots that are no images"
 
@@ -84,12 +78,17 @@ def is_usable(trajectory: Trajectory, tokenizer: Tokenizer) -> bool:
 
     Outcomes are those recorded: where the judge could not decide, none is guessed from V_traj.
     """
-    judged = trajectory.outcome in (Outcome.SUCCESS, Outcome.FAILURE)
-    return (
-        judged
-        and bool(trajectory.steps)
-        and all(_is_sane(step, index, tokenizer) for index, step in enumerate(trajectory.steps))
-    )
+    return _why_unusable(trajectory, tokenizer) is None
+
+
+def _why_unusable(trajectory: Trajectory, tokenizer: Tokenizer) -> str | None:
+    if trajectory.outcome not in (Outcome.SUCCESS, Outcome.FAILURE):
+        return f"outcome {trajectory.outcome.value}"
+    if not trajectory.steps:
+        return "no steps"
+    if not all(_is_sane(step, index, tokenizer) for index, step in enumerate(trajectory.steps)):
+        return "steps that the tokenizer of policy.base_model does not accept"
+    return None
 
 
 def _pass_rows(config: Config) -> int:

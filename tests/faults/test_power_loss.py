@@ -173,6 +173,29 @@ def test_a_version_whose_commit_alone_is_lost_is_void_when_it_shows(losses: Loss
     losses.equals_a_fresh_fold()
 
 
+@pytest.mark.parametrize("left", [0, LEARNED - 3])
+def test_a_version_is_void_when_it_shows_though_the_journal_has_lost_its_update_and_what_follows(
+    losses: Losses, left: int
+) -> None:
+    """No version that can be seen then lies beyond the journal: only the reserved numbers tell of the hidden one."""
+    losses.note_versions()
+    losses.run.roles["learner"].kill()
+    losses.run.servers.kill("kafka")
+    gone = LEARNED - max(left, WARMUP - 1)  # versions; behind each record stands the marker of its transaction
+    for topic, lost in [("updates", 2 * (LEARNED - left)), ("versions", 2 * gone - 1)]:
+        at = [*batches(log_file(losses.run, topic).read_bytes())][-lost]
+        print(f"{topic}: cut at byte {cut(losses.run, topic, losses.rule, at)}")
+    topic = "trajectories" if left else "demonstrations"  # so that what is lost is learned from other records
+    size = log_file(losses.run, topic).stat().st_size
+    at = int(size * (left - WARMUP + 0.5) / (LEARNED - WARMUP)) if left else size // 2
+    print(f"{topic}: cut at byte {cut(losses.run, topic, losses.rule, at)}")
+    delete_checkpoints(losses.run.store, losses.run.config.run, checkpoints(losses.run.store, losses.run.config.run))
+    losses.run.servers.start("kafka")
+    losses.run.new_producer()
+    losses.goes_on()
+    losses.equals_a_fresh_fold()
+
+
 def test_a_store_that_is_cut_back_under_a_whole_log_costs_repetitions(losses: Losses) -> None:
     losses.lose((), newest_checkpoints=len(checkpoints(losses.run.store, losses.run.config.run)))
     losses.goes_on()

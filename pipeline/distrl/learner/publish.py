@@ -51,8 +51,8 @@ class Publisher:
         self._before_reuse = before_reuse
         self._of_update: dict[int, Version] = {}
         self._made: Version | None = None
-        self._reserved: int | None = None
-        """The highest reserved number; None before it was looked up."""
+        self.reserved: list[Reservation] = []
+        """The reservations with the highest number, as `look_up_reserved` found them or as made since."""
         every, history = list(known), history or History()
         counting = {version.version for version in in_force(every, history)}
         named = {number for version in every for number in version.supersedes}
@@ -68,9 +68,14 @@ class Publisher:
                 self._remember(version)
 
     @property
+    def published(self) -> int:
+        """The highest number published, as far as this learner sees; -1 for none."""
+        return self._published
+
+    @property
     def highest(self) -> int:
         """The highest number known to be reserved or published; -1 for none."""
-        return max(self._given, -1 if self._reserved is None else self._reserved)
+        return max((self._given, *(each.version for each in self.reserved)))
 
     def newest_adapters(self, count: int) -> frozenset[str]:
         """Keys of the adapters of the newest `count` versions, also of one that may not be in the log yet."""
@@ -83,7 +88,7 @@ class Publisher:
         A version can be in the log and still be invisible: if the broker has lost the marker of its transaction, it
         becomes visible with the next transaction. The journal line that makes updates void must cover its number.
         """
-        self._look_up()
+        self.reserved = highest(self._store, self._config.run)
 
     def due(self, state: LearnerState) -> None:
         """Publish the version that is due after the state's last update, unless it is in the log.
@@ -112,8 +117,7 @@ class Publisher:
         if due is None:
             return  # the warm-up is redone first, and publishes
         lost = all(update < due - 1 for update in self._of_update)
-        if self._reserved is None:
-            self._look_up()
+        self.look_up_reserved()
         lost = lost or self._published < self.highest
         if self._unnamed or lost or not self._has_adapter(self.newest):
             self._publish_after(state.u - 1, state.policy.adapter(), state)
@@ -165,18 +169,13 @@ class Publisher:
 
     def _reserve(self, update: int, sha256: str) -> int:
         """The number for these weights: one that is reserved for exactly these and not published, else the next."""
-        found = self._look_up()  # each time: a learner that has taken over may have reserved more
-        if self.highest > self._given and found == [Reservation(self.highest, update, sha256)]:
+        self.look_up_reserved()  # each time: a learner that has taken over may have reserved more
+        if self.highest > self._given and self.reserved == [Reservation(self.highest, update, sha256)]:
             return self.highest
         made = Reservation(self.highest + 1, update, sha256)
         reserve(self._store, self._config.run, made)
-        self._reserved = made.version
+        self.reserved = [made]
         return made.version
-
-    def _look_up(self) -> list[Reservation]:
-        found = highest(self._store, self._config.run)
-        self._reserved = max((each.version for each in found), default=-1)
-        return found
 
     def _remember(self, version: Version) -> None:
         self._of_update.setdefault(version.update, version)

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import factories
 from distrl.broker.journal import History, in_force
-from distrl.learner.choose_checkpoint import Saved, beyond, chain, choose, refusal, unseen_beyond
-from distrl.learner.reservations import Reservation
+from distrl.learner.choose_checkpoint import Saved, beyond, chain, choose, refusal
 from distrl.types import LogPosition, Update, Version, Watermark
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,16 +115,8 @@ def test_versions_that_follow_lost_updates_lie_beyond_the_journal() -> None:
     assert beyond(History.of(journal([3, 6])), [*published, version(5, 1, 2, 3, 4)]) == []
 
 
-def test_a_reserved_number_tells_of_lost_updates_whose_version_nobody_sees() -> None:
-    def unseen(lines: list[Update], published: int, version: int, update: int) -> int | None:
-        return unseen_beyond(History.of(lines), published, [Reservation(version, update, "f" * 64)])
-
-    lines = [line(0), line(1), line(2, version=0)]  # version 0 follows update 1, and 1 follows update 2
-    assert unseen(lines, 0, 1, 2) is None, "killed before it was published: it will have the same weights"
-    assert unseen(lines, 1, 1, 2) is None
-    assert unseen(lines, 0, 2, 3) == 2, "update 3 was journalled before 2 was reserved"
-    assert unseen([], -1, 6, 7) == 6
-    assert unseen(lines, 0, 2, 1) == 2, "after updates that a lost line made void, one of which may have published 1"
-    assert unseen(lines, 2, 2, 1) is None, "what is published later shows whatever was there before"
-    assert unseen([*lines, line(3, version=2, void="lost")], 0, 2, 3) is None, "the line says that they are void"
-    assert unseen_beyond(History.of(lines), 0, []) is None
+def test_a_version_whose_number_was_given_before_its_update_was_journalled_is_of_a_lost_one() -> None:
+    said = History.of([line(0), line(1, version=6), line(2, version=7), line(3, version=8)])
+    published = [version(5, 0), version(6, 1), version(7, 1), version(8, 2), version(9, 4), version(10, -1)]
+    assert [each.version for each in in_force(published, said)] == [5, 7, 8, 9, 10]
+    assert beyond(said, published) == [9]

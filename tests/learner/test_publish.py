@@ -16,7 +16,7 @@ from distrl.learner.reservations import Reservation, reserve
 from distrl.learner.state import LearnerState
 from distrl.store.adapters import put_adapter
 from distrl.store.objects import ObjectStore, open_store
-from distrl.types import ObjectRef, Version
+from distrl.types import ObjectRef, Update, Version
 
 from learner.world import config
 
@@ -223,3 +223,23 @@ def test_a_number_that_earlier_software_has_reserved_is_given_to_no_other_weight
     sent: list[Version] = []
     Publisher(settings, store, sent.append, (), lambda: 1).due(state)
     assert [version.version for version in sent] == [5]
+
+
+def test_a_number_that_a_line_of_the_journal_names_is_given_to_no_update_of_that_line_or_later(
+    settings: Config, state: LearnerState, store: ObjectStore
+) -> None:
+    """As where the line of an update is lost, and the update is journalled again with the same records: a version is
+    void whose number was given before its update was journalled."""
+    sent: list[Version] = []
+    update = state.u - 1
+    weights = hashlib.sha256(state.policy.adapter()).hexdigest()
+    reserve(store, settings.run, Reservation(0, update, weights))
+    publisher = Publisher(settings, store, sent.append, (), lambda: 1)
+    publisher.look_up_reserved()
+    line = Update(update, (), "f", 0, version=publisher.highest)
+    publisher.journalled(line)
+    publisher.due(state)
+    assert [each.version for each in sent] == [1]
+    said = History.of([*(Update(u, (), "f", 0) for u in range(update)), line])
+    assert not said.voided(sent[0])
+    assert said.voided(replace(sent[0], version=0))

@@ -422,9 +422,9 @@ def test_versions_whose_updates_became_void_or_were_superseded_count_for_nothing
 def test_an_episode_was_learned_in_the_version_that_counts(path: Path) -> None:
     """Of two versions of one update the first was made before the journal went back."""
     journal = [
-        *(Update(u, (Watermark("distrl.r.trajectories", 0, 10 * (u + 1)),), "f", u, version=u) for u in range(3)),
+        *(Update(u, (Watermark("distrl.r.trajectories", 0, 10 * (u + 1)),), "f", u, version=u - 1) for u in range(3)),
         Update(1, (Watermark("distrl.r.trajectories", 0, 10),), "f", 3, version=2, void="lost"),
-        Update(1, (Watermark("distrl.r.trajectories", 0, 25),), "f", 4, version=3),
+        Update(1, (Watermark("distrl.r.trajectories", 0, 25),), "f", 4, version=2),
     ]
     versions = [factories.version(number, update=u) for number, u in enumerate((0, 1, 2, 1))]
     with closing(IndexWriter(path, TOPICS)) as index:
@@ -542,9 +542,9 @@ def test_a_version_whose_evaluation_goes_on_is_marked_and_is_not_the_success_of_
 def test_the_evaluation_of_a_version_whose_updates_are_void_is_no_point_of_the_curve(path: Path) -> None:
     """As in reports."""
     journal = [
-        *(Update(u, (), "f", u, version=u) for u in range(2)),
+        *(Update(u, (), "f", u, version=u - 1) for u in range(2)),
         Update(1, (), "f", 2, version=1, void="lost"),
-        Update(1, (), "f", 3, version=2),
+        Update(1, (), "f", 3, version=1),
     ]
     with closing(IndexWriter(path, TOPICS)) as index:
         index.add(batch(journal, topic="updates"))

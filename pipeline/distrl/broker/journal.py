@@ -98,7 +98,13 @@ class History:
         return self.updates[-1].watermarks if self.updates else ()
 
     def voided(self, version: Version) -> bool:
-        """Whether `version` was made after an update that became void later."""
+        """Whether `version` was made after an update that is void, or that the journal has lost.
+
+        Its number was given after its update was journalled. So it is of an earlier update of that number, which was
+        lost with the line that made it void, where the one that counts was journalled with that number known.
+        """
+        if 0 <= version.update < len(self.updates) and version.version <= self.updates[version.update].version:
+            return True
         return any(line.u <= version.update and version.version <= line.version for line in self.voids)
 
 

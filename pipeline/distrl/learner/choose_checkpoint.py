@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from distrl.broker.journal import History
-from distrl.learner.reservations import Reservation
 from distrl.types import LogPosition, Update, Version, Watermark
 
 Place = tuple[str, int]
@@ -119,23 +118,6 @@ def beyond(history: History, versions: Iterable[Version]) -> list[int]:
     published = [each for each in versions if each.update >= len(history.updates) and not history.voided(each)]
     superseded = {number for each in versions for number in each.supersedes}
     return sorted(each.version for each in published if each.version not in superseded)
-
-
-def unseen_beyond(history: History, published: int, reserved: Iterable[Reservation]) -> int | None:
-    """The highest reserved number, where a version may have it, or a lower one, that is made by an update which the
-    journal no longer has, and that nobody sees yet. None where the journal has lost no update that published.
-
-    published: the highest number that can be seen. reserved: the reservations with the highest number.
-
-    A record whose transaction has lost its end shows with the learner's next version, so the versions that can be seen
-    do not tell. The numbers do: a line names the highest number given before it, so of the higher ones only the next
-    can belong to the last update of the journal, and the reservation says of which update its number is.
-    """
-    for each in reserved:
-        unknown = each.version > max(published, history.version)
-        if unknown and (each.update >= len(history.updates) or each.version > history.version + 1):
-            return each.version
-    return None
 
 
 def marks(watermarks: Iterable[Watermark]) -> dict[Place, int]:

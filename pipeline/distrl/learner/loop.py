@@ -28,7 +28,7 @@ from distrl.broker.versions import Lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import DistrlError, StoreError
-from distrl.learner.choose_checkpoint import beyond, chain, unseen_beyond
+from distrl.learner.choose_checkpoint import beyond, chain
 from distrl.learner.draws import DrawsSender
 from distrl.learner.figures import FiguresSender
 from distrl.learner.fold import why_skipped
@@ -141,6 +141,8 @@ class Loop:
         """
         if updates:
             LOG.info("redoing %d journalled updates", len(updates))
+        if not self._retry(self._publisher.look_up_reserved):  # each line that is journalled names them
+            return False
         self._retry(self._publish)
         for update in updates:
             if self._saver.has_ended and not self._retry(self._settle):
@@ -160,12 +162,6 @@ class Loop:
                 return False
         if found := beyond(self._history, self._versions):
             self._void(f"the journal has lost the updates of versions {found[0]} to {found[-1]}")
-            return False
-        if not self._retry(self._publisher.look_up_reserved):
-            return False
-        unseen = unseen_beyond(self._history, self._publisher.published, self._publisher.reserved)
-        if unseen is not None:
-            self._void(f"the journal has lost the updates of versions up to {unseen}, which may show later")
             return False
         if not self._retry(lambda: self._publisher.settle(self._state)):
             return False
@@ -234,6 +230,7 @@ class Loop:
             if not self._retry(partial(self._journal_writer.append, update)):
                 break  # stopped while the broker was away; the next start finds out whether it is journalled
             self._saver.journalled()
+            self._publisher.journalled(update)
             self._skipped.journalled(update)
             with about(update=update.u):
                 self._apply(update)

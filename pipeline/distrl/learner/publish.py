@@ -14,7 +14,7 @@ from distrl.learner.state import LearnerState
 from distrl.store.adapters import put_adapter
 from distrl.store.objects import CorruptObjectError, MissingObjectError, ObjectStore
 from distrl.telemetry.logs import about
-from distrl.types import Version
+from distrl.types import Update, Version
 
 LOG = logging.getLogger("distrl.learner.publish")
 
@@ -68,11 +68,6 @@ class Publisher:
                 self._remember(version)
 
     @property
-    def published(self) -> int:
-        """The highest number published, as far as this learner sees; -1 for none."""
-        return self._published
-
-    @property
     def highest(self) -> int:
         """The highest number known to be reserved or published; -1 for none."""
         return max((self._given, *(each.version for each in self.reserved)))
@@ -89,6 +84,11 @@ class Publisher:
         becomes visible with the next transaction. The journal line that makes updates void must cover its number.
         """
         self.reserved = highest(self._store, self._config.run)
+
+    def journalled(self, update: Update) -> None:
+        """`update` was journalled. The numbers that it names are of versions before it, and are given to none after it
+        (`History.voided`)."""
+        self._given = max(self._given, update.version)
 
     def due(self, state: LearnerState) -> None:
         """Publish the version that is due after the state's last update, unless it is in the log.

@@ -71,7 +71,7 @@ CREATE INDEX versions_at ON versions (at);
 CREATE TABLE voids (u INTEGER, version INTEGER, PRIMARY KEY (u, version)) WITHOUT ROWID;
 CREATE TABLE superseded (version INTEGER PRIMARY KEY);
 CREATE TABLE updates (u INTEGER PRIMARY KEY, at INTEGER NOT NULL, trajectories INTEGER NOT NULL,
-  demonstrations INTEGER NOT NULL);
+  demonstrations INTEGER NOT NULL, version INTEGER NOT NULL);
 CREATE TABLE dead_letters (partition INTEGER, "offset" INTEGER, at INTEGER NOT NULL, reason TEXT NOT NULL,
   from_topic TEXT, from_partition INTEGER, from_offset INTEGER, bytes INTEGER NOT NULL,
   PRIMARY KEY (partition, "offset")) WITHOUT ROWID;
@@ -87,6 +87,7 @@ UPDATE episodes SET lag = max(0, version_first, (
 
 IN_FORCE: Final = """
 NOT EXISTS (SELECT 1 FROM voids WHERE voids.u <= versions."update" AND versions.version <= voids.version)
+AND NOT EXISTS (SELECT 1 FROM updates WHERE updates.u = versions."update" AND versions.version <= updates.version)
 AND versions.version NOT IN (SELECT version FROM superseded)
 """
 """Of a row of versions: its updates count (`broker.journal.in_force`)."""
@@ -427,7 +428,8 @@ def _add_updates(connection: sqlite3.Connection, topic: str, new: New) -> None:
         connection.execute("DELETE FROM updates WHERE u >= ?", [update.u])
         if not update.void:
             folded = (_folded(update, name) for name in ("trajectories", "demonstrations"))
-            connection.execute("INSERT INTO updates VALUES (?, ?, ?, ?)", (update.u, update.journalled_at, *folded))
+            row = (update.u, update.journalled_at, *folded, update.version)
+            connection.execute("INSERT INTO updates VALUES (?, ?, ?, ?, ?)", row)
 
 
 def _folded(update: Update, topic: str) -> int:

@@ -126,10 +126,11 @@ is the one in it. Arguments: a list of both.
 {{/*
 The budget of a pool that is given none, by its own values, workerDefaults or defaults. Workers that are not ready (before
 version 0, or while no phone answers) do no work that an eviction would interrupt; without AlwaysAllow they block the
-drain of their node until they are ready.
+drain of their node until they are ready. A share, rounded up: of 100 workers one is often away, and with a budget of one
+the drains of all nodes would wait for it.
 */}}
 {{- define "distrl.poolBudget" -}}
-maxUnavailable: 1
+maxUnavailable: 10%
 unhealthyPodEvictionPolicy: AlwaysAllow
 {{- end -}}
 

@@ -261,6 +261,30 @@ def test_who_lives_through_a_loss_goes_on(run: LiveRun, rule: random.Random, top
     assert state.digests() == fresh.digests()
 
 
+@pytest.mark.parametrize("left", [0, 1], ids=["whole", "end of its transaction"])
+def test_a_learner_that_lives_through_the_loss_of_the_only_version_publishes_it_again(run: LiveRun, left: int) -> None:
+    """Nobody plays before there is a version, and nothing is learned before somebody plays."""
+    run.record(demonstrations=6)
+    learner = run.learner()
+    run.until("version 0", lambda: len(run.versions()) == 1)
+    first = run.versions()[0]
+    run.servers.kill("kafka")
+    log = log_file(run, "versions")
+    at = [*batches(log.read_bytes())][left]
+    with log.open("r+b") as file:
+        file.truncate(at)
+    run.servers.start("kafka")
+    run.new_producer()
+    run.until("a version to be shown again", lambda: len(run.versions()) > 0)
+    newest = run.versions()[-1]
+    assert (newest.update, newest.adapter) == (first.update, first.adapter)
+    run.worker()
+    (task,) = run.feed(1, version=newest.version)
+    run.until("the task to be played", lambda: task in run.counted())
+    assert learner.code is None
+    run.stop()
+
+
 @pytest.mark.faults_long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("topic", TRUTH)

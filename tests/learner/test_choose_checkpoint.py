@@ -7,6 +7,7 @@ from dataclasses import replace
 import factories
 from distrl.broker.journal import History, in_force
 from distrl.learner.choose_checkpoint import Saved, beyond, chain, choose, refusal
+from distrl.learner.reservations import Reservation
 from distrl.types import LogPosition, Update, Version, Watermark
 from hypothesis import given
 from hypothesis import strategies as st
@@ -113,6 +114,19 @@ def test_versions_that_follow_lost_updates_lie_beyond_the_journal() -> None:
     assert beyond(History.of(journal([3, 6])), published) == [2, 3, 4]
     assert beyond(History.of([*journal([3, 6]), line(2, 6, void="lost", version=4)]), published) == []
     assert beyond(History.of(journal([3, 6])), [*published, version(5, 1, 2, 3, 4)]) == []
+
+
+def test_a_reserved_number_of_a_lost_update_may_be_of_a_version_that_shows_later() -> None:
+    def found(lines: list[Update], published: int, number: int, update: int) -> list[int]:
+        visible = [version(each, each + 1) for each in range(published + 1)]
+        return beyond(History.of(lines), visible, [Reservation(number, update, "f" * 64)])
+
+    lines = [line(0), line(1), line(2, version=0)]  # version 0 follows update 1, and 1 follows update 2
+    assert found(lines, 0, 1, 2) == [], "killed before it was published: it will have the same weights"
+    assert found(lines, 0, 2, 3) == [2]
+    assert found([], -1, 6, 7) == [6]
+    assert found(lines, 2, 2, 3) == [2], "seen"
+    assert found([*lines, line(3, version=2, void="lost")], 0, 2, 3) == [], "the line says that they are void"
 
 
 def test_a_version_whose_number_was_given_before_its_update_was_journalled_is_of_a_lost_one() -> None:

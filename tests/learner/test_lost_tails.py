@@ -150,13 +150,14 @@ class World:
         learner = Learner(self, history, begun)
         publisher = learner.publisher
         publisher.look_up_reserved()
+        lost = beyond(history, versions, publisher.reserved)
         publisher.due(learner.state)
         for line in history.updates[learner.u :]:
             if sha256(self.window(learner.at, offset(line.watermarks))) != line.window_sha256:
                 learner.make_void("the log lacks records", refused)
                 return True
             learner.apply(line)
-        if beyond(history, versions):
+        if lost:
             learner.make_void("the journal lacks updates", refused)
             return True
         publisher.settle(learner.state)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from distrl.broker.journal import History
+from distrl.learner.reservations import Reservation
 from distrl.types import LogPosition, Update, Version, Watermark
 
 Place = tuple[str, int]
@@ -110,14 +111,19 @@ def is_void(saved: Saved, history: History) -> bool:
     return saved.history != "" and any(not_of_journal(saved, updates) is None for updates in history.before_voids())
 
 
-def beyond(history: History, versions: Iterable[Version]) -> list[int]:
+def beyond(history: History, versions: Iterable[Version], reserved: Iterable[Reservation] = ()) -> list[int]:
     """The numbers, ascending, of the versions made by updates that the journal no longer has.
 
-    Void and superseded versions are left out.
+    Void and superseded versions are left out. reserved: the reservations with the highest number. One above all
+    other numbers may be of a version that nobody sees yet: its transaction has lost its end, and it shows with the
+    next one.
     """
+    versions = list(versions)
+    known = max((history.version, *(each.version for each in versions)))
+    unseen = [each.version for each in reserved if each.version > known and each.update >= len(history.updates)]
     published = [each for each in versions if each.update >= len(history.updates) and not history.voided(each)]
     superseded = {number for each in versions for number in each.supersedes}
-    return sorted(each.version for each in published if each.version not in superseded)
+    return sorted({each.version for each in published if each.version not in superseded} | {*unseen})
 
 
 def marks(watermarks: Iterable[Watermark]) -> dict[Place, int]:

@@ -35,6 +35,7 @@ from distrl.learner.fold import why_skipped
 from distrl.learner.intake import POLL_S, Intake
 from distrl.learner.journal_writer import JournalWriter, UnwrittenError, as_unwritten
 from distrl.learner.metrics import FOLDING, WAITING, LearnerMetrics
+from distrl.learner.newest_version import NewestVersionWatch
 from distrl.learner.publish import Publisher
 from distrl.learner.ranks import Leader
 from distrl.learner.reading import pending_log_at
@@ -125,6 +126,7 @@ class Loop:
             self._traces.read,
         )
         self._saver = CheckpointSaver(config, store, self._state.u, recovered.refused, lineage)
+        self._newest_version = NewestVersionWatch(config)
         self._said_missing = False
         self._state.features.report_to(self._loaded)
 
@@ -143,6 +145,7 @@ class Loop:
             LOG.info("redoing %d journalled updates", len(updates))
         if not self._retry(self._publisher.look_up_reserved):  # each line that is journalled names them
             return False
+        lost = beyond(self._history, self._versions, self._publisher.reserved)
         self._retry(self._publish)
         for update in updates:
             if self._saver.has_ended and not self._retry(self._settle):
@@ -160,8 +163,8 @@ class Loop:
                 self._apply(update, redone=True)
             if self._stop.is_set():
                 return False
-        if found := beyond(self._history, self._versions):
-            self._void(f"the journal has lost the updates of versions {found[0]} to {found[-1]}")
+        if lost:
+            self._void(f"the journal has lost the updates of versions {lost[0]} to {lost[-1]}")
             return False
         if not self._retry(lambda: self._publisher.settle(self._state)):
             return False
@@ -238,6 +241,7 @@ class Loop:
 
     def _wait(self, *, is_due: bool) -> None:
         """Read on for a moment: no update is due, or (`is_due`) the due one cannot be journalled yet."""
+        self._newest_version.look(self._publisher.newest)
         missing = self._pending_log.missing_demonstrations(self._state.u, self._config)
         if missing and not self._said_missing and self._intake.has_old_demonstrations:
             self._said_missing = True

@@ -100,8 +100,9 @@ class History:
     def voided(self, version: Version) -> bool:
         """Whether `version` was made after an update that is void, or that the journal has lost.
 
-        Its number was given after its update was journalled. So it is of an earlier update of that number, which was
-        lost with the line that made it void, where the one that counts was journalled with that number known.
+        An update's line names the highest number given before it, and the versions made after the update have higher
+        ones. A version with a number up to that one was made after an earlier update of the same `u`, whose line is
+        lost together with the one that made it void.
         """
         if 0 <= version.update < len(self.updates) and version.version <= self.updates[version.update].version:
             return True

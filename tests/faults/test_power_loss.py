@@ -48,13 +48,21 @@ class Losses:
         self.run.learner()
         self.until_learned(LEARNED)
 
-    def lose(self, topics: Sequence[str], newest_checkpoints: int = 0) -> None:
-        """Power is gone: learner and broker are killed, `topics` are cut, so are the newest checkpoints."""
+    def lose(
+        self,
+        topics: Sequence[str],
+        newest_checkpoints: int = 0,
+        left: Callable[[str], int | None] = lambda topic: None,
+    ) -> None:
+        """Power is gone: learner and broker are killed, `topics` are cut, so are the newest checkpoints.
+
+        left: the bytes that are left of a topic, asked once the broker is dead; None: at random.
+        """
         self.note_versions()
         self.run.roles["learner"].kill()
         self.run.servers.kill("kafka")
         for topic in topics:
-            at, size = cut(self.run, topic, self.rule)
+            at, size = cut(self.run, topic, self.rule, left(topic))
             print(f"{topic}: cut at byte {at} of {size}")
         config, store = self.run.config, self.run.store
         gone = checkpoints(store, config.run)[:newest_checkpoints]
@@ -158,40 +166,34 @@ def test_tails_of_all_topics_are_lost_at_once_and_the_run_goes_on(losses: Losses
 
 def test_a_version_whose_commit_alone_is_lost_is_void_when_it_shows(losses: Losses) -> None:
     """Its record is in the log and nobody sees it, until the next version's transaction ends and shows both."""
-    losses.note_versions()
-    losses.run.roles["learner"].kill()
-    losses.run.servers.kill("kafka")
-    *_, last = batches(log_file(losses.run, "versions").read_bytes())  # the marker that commits the last version
-    print(f"versions: cut at byte {cut(losses.run, 'versions', losses.rule, last)}")
-    for topic in ("trajectories", "updates"):
-        half = log_file(losses.run, topic).stat().st_size // 2
-        print(f"{topic}: cut at byte {cut(losses.run, topic, losses.rule, half)}")
-    delete_checkpoints(losses.run.store, losses.run.config.run, checkpoints(losses.run.store, losses.run.config.run))
-    losses.run.servers.start("kafka")
-    losses.run.new_producer()
+
+    def left(topic: str) -> int:
+        log = log_file(losses.run, topic).read_bytes()
+        return [*batches(log)][-1] if topic == "versions" else len(log) // 2  # the marker that commits the last version
+
+    losses.lose(("versions", "trajectories", "updates"), LEARNED, left)
     losses.goes_on()
     losses.equals_a_fresh_fold()
 
 
-@pytest.mark.parametrize("left", [0, LEARNED - 3])
+@pytest.mark.parametrize("updates", [0, LEARNED - 3])
 def test_a_version_is_void_when_it_shows_though_the_journal_has_lost_its_update_and_what_follows(
-    losses: Losses, left: int
+    losses: Losses, updates: int
 ) -> None:
-    """No version that can be seen then lies beyond the journal: only the reserved numbers tell of the hidden one."""
-    losses.note_versions()
-    losses.run.roles["learner"].kill()
-    losses.run.servers.kill("kafka")
-    gone = LEARNED - max(left, WARMUP - 1)  # versions; behind each record stands the marker of its transaction
-    for topic, lost in [("updates", 2 * (LEARNED - left)), ("versions", 2 * gone - 1)]:
-        at = [*batches(log_file(losses.run, topic).read_bytes())][-lost]
-        print(f"{topic}: cut at byte {cut(losses.run, topic, losses.rule, at)}")
-    topic = "trajectories" if left else "demonstrations"  # so that what is lost is learned from other records
-    size = log_file(losses.run, topic).stat().st_size
-    at = int(size * (left - WARMUP + 0.5) / (LEARNED - WARMUP)) if left else size // 2
-    print(f"{topic}: cut at byte {cut(losses.run, topic, losses.rule, at)}")
-    delete_checkpoints(losses.run.store, losses.run.config.run, checkpoints(losses.run.store, losses.run.config.run))
-    losses.run.servers.start("kafka")
-    losses.run.new_producer()
+    """No version that can be seen then lies beyond the journal: only the reserved numbers tell of the hidden one.
+
+    updates: how many are left.
+    """
+    versions = LEARNED - max(updates, WARMUP - 1)
+    lost = {"updates": 2 * (LEARNED - updates), "versions": 2 * versions - 1}  # behind each record stands a marker
+    share = (updates - WARMUP + 0.5) / (LEARNED - WARMUP) if updates else 0.5
+
+    def left(topic: str) -> int:
+        log = log_file(losses.run, topic).read_bytes()
+        return [*batches(log)][-lost[topic]] if topic in lost else int(len(log) * share)
+
+    other = "trajectories" if updates else "demonstrations"  # so that what is lost is learned from other records
+    losses.lose(("updates", "versions", other), LEARNED, left)
     losses.goes_on()
     losses.equals_a_fresh_fold()
 
@@ -262,17 +264,16 @@ def test_who_lives_through_a_loss_goes_on(run: LiveRun, rule: random.Random, top
 
 
 @pytest.mark.parametrize("left", [0, 1], ids=["whole", "end of its transaction"])
-def test_a_learner_that_lives_through_the_loss_of_the_only_version_publishes_it_again(run: LiveRun, left: int) -> None:
+def test_a_learner_that_lives_through_the_loss_of_the_only_version_publishes_it_again(
+    run: LiveRun, rule: random.Random, left: int
+) -> None:
     """Nobody plays before there is a version, and nothing is learned before somebody plays."""
     run.record(demonstrations=6)
     learner = run.learner()
     run.until("version 0", lambda: len(run.versions()) == 1)
     first = run.versions()[0]
     run.servers.kill("kafka")
-    log = log_file(run, "versions")
-    at = [*batches(log.read_bytes())][left]
-    with log.open("r+b") as file:
-        file.truncate(at)
+    cut(run, "versions", rule, [*batches(log_file(run, "versions").read_bytes())][left])
     run.servers.start("kafka")
     run.new_producer()
     run.until("a version to be shown again", lambda: len(run.versions()) > 0)

@@ -12,15 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from distrl.broker.journal import history, in_force
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
+from distrl.config import Config
 from distrl.learner.recover import recover
 from distrl.learner.verify import verify
 from distrl.store.checkpoints import checkpoints, delete_checkpoints
+from distrl.telemetry.fleet import transaction_findings
 from distrl.types import Version
+from waiting import until
 
-from faults.live import WARMUP, LiveRun
+from faults.live import PATIENCE_S, WARMUP, LiveRun
 from faults.roles import Role
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -283,6 +287,58 @@ def test_a_learner_that_lives_through_the_loss_of_the_only_version_publishes_it_
     (task,) = run.feed(1, version=newest.version)
     run.until("the task to be played", lambda: task in run.counted())
     assert learner.code is None
+    run.stop()
+
+
+def left_open(config: Config, topic: str) -> Producer:
+    """A transaction as one is whose end was lost, and whose process the broker no longer knows. topic: a full name."""
+    own = {"transactional.id": f"{config.run}-gone", "transaction.timeout.ms": 900_000}
+    gone = Producer({"bootstrap.servers": config.kafka.bootstrap, **own})
+    gone.init_transactions(PATIENCE_S)
+    gone.begin_transaction()
+    gone.produce(topic, b"of nobody", key=b"a compacted topic takes no record without one")
+    gone.flush(PATIENCE_S)
+    return gone
+
+
+def test_a_transaction_that_nobody_ends_is_named_and_what_it_hid_counts_once_it_is_ended(run: LiveRun) -> None:
+    config = run.config
+    topic = topic_name(config.run, "versions")
+    gone = left_open(config, topic)
+    run.record(demonstrations=6)
+    learner = run.learner()
+    run.until("the learner to name it", lambda: "no process will end it" in learner.said())
+    command = f"abort --topic {topic} --partition 0 --start-offset 0"
+    assert command in learner.said()
+    (found,) = transaction_findings(config)
+    assert command in found.hint
+    assert not run.versions()
+    gone.abort_transaction(PATIENCE_S)  # as the command does
+    run.until("version 0 to show", lambda: len(run.versions()) == 1)
+    assert not transaction_findings(config)
+    run.worker()
+    (task,) = run.feed(1, version=run.versions()[0].version)
+    run.until("the task to be played", lambda: task in run.counted())
+    assert learner.code is None
+    assert [update.u for update in history(config).lines] == [0, 1], "nothing was done again"
+    run.stop()
+
+
+def test_a_journal_that_an_open_transaction_hides_ends_a_start_with_what_ends_it(run: LiveRun) -> None:
+    run.record(demonstrations=6)
+    learner = run.learner()
+    run.until("version 0", lambda: len(run.versions()) == 1)
+    run.stop("learner")
+    topic = topic_name(run.config.run, "updates")
+    gone = left_open(run.config, topic)
+    learner = run.learner()
+    until(lambda: learner.code is not None, "the learner to end", PATIENCE_S)
+    assert f"abort --topic {topic} --partition 0 --start-offset" in learner.said()
+    assert "Traceback" not in learner.said()
+    gone.abort_transaction(PATIENCE_S)
+    learner = run.learner()
+    run.record(trajectories=PER_UPDATE)
+    run.until("an update", lambda: len(history(run.config).updates) == WARMUP + 1)
     run.stop()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import factories
 import pytest
+from distrl.broker.open_transactions import OpenTransaction
 from distrl.broker.reader import CutError
 from distrl.clock import Clock
 from distrl.config import Config
@@ -20,6 +21,8 @@ class Log:
     def __init__(self) -> None:
         self.shown: list[Version] = []
         self.away = False
+        self.hidden_from: list[int] = []
+        """Where each further look finds that a transaction is open; none for looks after them."""
         self.looks, self.at = 0, 0.0
 
     def read(self) -> list[Version]:
@@ -27,6 +30,9 @@ class Log:
         if self.away:
             raise BrokerError("versions", "no broker answers", "")
         return list(self.shown)
+
+    def hidden(self, topic: str) -> tuple[OpenTransaction, ...]:
+        return tuple(OpenTransaction(f"r.{topic}", 0, self.hidden_from.pop(0)) for _ in self.hidden_from[:1])
 
 
 class Waiting:
@@ -47,6 +53,7 @@ class Waiting:
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     made = Log()
     monkeypatch.setattr(newest_version, "Lineage", lambda config: made)
+    monkeypatch.setattr(newest_version, "open_transactions", lambda config, topic: made.hidden(topic))
     return made
 
 
@@ -76,6 +83,24 @@ def test_one_that_was_missed_once_and_a_broker_that_is_away_say_nothing(waiting:
     waiting.wait(newest, MISSED - 1)
     log.at += LOOK_S
     waiting.watch.look(newest)
+
+
+def test_a_version_that_an_open_transaction_hides_is_not_lost_and_what_ends_the_transaction_is_said(
+    waiting: Waiting, log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    newest = factories.version(3)
+    waiting.watch.look(newest)
+    log.hidden_from = [5, 7, 9]  # of processes that are at work
+    waiting.wait(newest, 3)
+    assert not caplog.records
+    log.hidden_from = [9] * MISSED
+    waiting.wait(newest, MISSED)
+    assert "kafka-transactions.sh" in caplog.text
+    assert "abort --topic r.versions --partition 0 --start-offset 9" in caplog.text
+    waiting.wait(newest, MISSED)  # it is over, and did not have the version
+    log.at += LOOK_S
+    with pytest.raises(CutError, match="no longer shows version 3"):
+        waiting.watch.look(newest)
 
 
 def test_a_learner_that_publishes_often_or_has_published_nothing_does_not_look(waiting: Waiting, log: Log) -> None:

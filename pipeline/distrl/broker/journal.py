@@ -11,6 +11,7 @@ from typing import Final
 
 from distrl.broker import claims
 from distrl.broker.fenced import FencedProducer, Outgoing
+from distrl.broker.open_transactions import open_transactions
 from distrl.broker.reader import LogReader, decoded
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
@@ -143,12 +144,15 @@ def journal_up_to(config: Config, end: int = 0) -> tuple[list[Update], int]:
     """
     with LogReader(config, "updates", FROM_THE_FIRST, reach={0: end}) as reader:
         if reader.ends[0] < end:
-            raise BrokerError(
-                reader.topic,
-                f"a broker says that it ends at {reader.ends[0]}, and {end} was written",
-                "see what `distrl doctor` says of the brokers, then start this again",
-            )
+            raise _unread(config, reader.topic, reader.ends[0], end)
         return [decoded(raw, Update) for batch in reader.to_end() for raw in batch], reader.ends[0]
+
+
+def _unread(config: Config, topic: str, shown: int, end: int) -> BrokerError:
+    for each in open_transactions(config, "updates"):
+        return BrokerError(topic, str(each), f"{each.how_to_end(config.kafka.bootstrap)}, then start this again")
+    what = f"a broker says that it ends at {shown}, and {end} was written"
+    return BrokerError(topic, what, "see what `distrl doctor` says of the brokers, then start this again")
 
 
 def history(config: Config) -> History:

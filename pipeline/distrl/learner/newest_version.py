@@ -2,6 +2,7 @@
 
 A broker that loses power may lose that version, or the end of its transaction. A worker or feeder that starts then has
 no version to go on with, so no trajectory comes that would lead to the next one: the learner publishes anew by itself.
+It does not where an open transaction hides the version, as one would hide the next version, too: it says what ends it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from distrl.broker.open_transactions import OpenTransaction, open_transactions
 from distrl.broker.reader import CutError
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import Lineage
@@ -36,6 +38,7 @@ class NewestVersionWatch:
         self._newest: Version | None = None
         self._next = 0.0
         self._missed = 0
+        self._hidden_by: tuple[OpenTransaction, ...] = ()
         self._asking: SupervisedThread | None = None
 
     def look(self, newest: Version | None) -> None:
@@ -62,7 +65,13 @@ class NewestVersionWatch:
     def _ask(self, number: int) -> None:
         try:
             shown = any(each.version == number for each in self._lineage.read())
+            hidden_by = () if shown else open_transactions(self._config, "versions")
         except BrokerError as error:
             LOG.info("whether the log still shows version %d cannot be seen now: %s", number, error)
             return
-        self._missed = 0 if shown else self._missed + 1
+        if hidden_by and hidden_by == self._hidden_by:
+            for each in hidden_by:
+                LOG.warning("%s; %s", each, each.how_to_end(self._config.kafka.bootstrap))
+        self._hidden_by = hidden_by
+        if not hidden_by:
+            self._missed = 0 if shown else self._missed + 1

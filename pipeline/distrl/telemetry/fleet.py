@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from distrl.broker.connect import admin
+from distrl.broker.open_transactions import lasting_transactions
 from distrl.broker.topic_admin import partition_count
 from distrl.broker.topics import topic_name
 from distrl.config import Config
@@ -29,12 +30,13 @@ class FleetFinding:
 
 
 def fleet_findings(config: Config, feed: RunFeed) -> list[FleetFinding]:
-    """Only what `clock_findings` has if no worker or feeder has sent a heartbeat lately. Raises BrokerError."""
-    progress, clock = feed.progress(), clock_findings(feed.ahead_s)
+    """Only what `clock_findings` and `transaction_findings` have if no worker or feeder has sent a heartbeat lately.
+    Raises BrokerError."""
+    progress, always = feed.progress(), clock_findings(feed.ahead_s) + transaction_findings(config)
     if not any(beat.role in ("worker", "feeder") for beat in progress.beats):
-        return clock
+        return always
     partitions = partition_count(admin(config.kafka), config, topic_name(config.run, "tasks"), "see its partitions")
-    return clock + findings_of(config, progress, partitions)
+    return always + findings_of(config, progress, partitions)
 
 
 def clock_findings(ahead_s: float) -> list[FleetFinding]:
@@ -45,6 +47,13 @@ def clock_findings(ahead_s: float) -> list[FleetFinding]:
     detail = f"this machine's is at least {abs(ahead_s):.0f} s {where} the broker's"
     hint = "set both by NTP: without new records it is not known which processes are silent"
     return [FleetFinding("clock", False, detail, hint)]
+
+
+def transaction_findings(config: Config) -> list[FleetFinding]:
+    """Empty where no transaction hides lines of the journal or versions. Raises BrokerError."""
+    bootstrap = config.kafka.bootstrap
+    found = lasting_transactions(config)
+    return [FleetFinding("transactions", False, str(each), each.how_to_end(bootstrap)) for each in found]
 
 
 def findings_of(config: Config, progress: RunProgress, partitions: int) -> list[FleetFinding]:

@@ -20,7 +20,7 @@ from distrl.broker.consumer import TaskConsumer
 from distrl.broker.group import uncommitted
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
-from distrl.broker.reader import LogReader, decoded
+from distrl.broker.reader import CutError, LogReader, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.errors import BrokerError, DistrlError
@@ -195,6 +195,28 @@ def test_tasks_that_are_deleted_before_anybody_played_them_are_not_waited_for(
     # Each partition's may be gone at another look.
     said = re.findall(r"(\d+) tasks were deleted before they were done", caplog.text)
     assert sum(map(int, said)) == MOST
+
+
+def test_a_task_that_the_broker_had_taken_and_lost_before_it_was_read_back_is_noticed(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is cut for the reader, which stands at the new end. The task would be outstanding for ever."""
+    monkeypatch.setattr(topics, "GROUP_S", 0.2)
+    with feeder(config):
+        until(lambda: len(fed(config)) == MOST, "tasks are outstanding")
+    found = known(config, from_start=False)
+    with ExitStack() as stack:
+        followed = topics.Topics(config, found, Fleet(), stack)
+        followed.read_all()
+        assert found.facts.read_back
+        deadline = time.monotonic() + 5 * topics.GROUP_S
+        while time.monotonic() < deadline:
+            followed.follow(0.05)
+        lost = factories.task("gone")
+        found.facts.see_task(lost)
+        found.facts.see_sent(lost.task_id, 1)
+        with pytest.raises(CutError, match="it no longer has gone, which it had taken"):
+            until(lambda: followed.follow(0.05), "never")
 
 
 def test_what_is_outstanding_follows_the_phones_that_workers_report(broker: str) -> None:

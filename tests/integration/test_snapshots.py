@@ -288,6 +288,22 @@ def test_records_that_were_read_and_are_deleted_leave_nothing_to_know_the_log_by
     assert_not_used(saved, caplog, rf"record {MOST - 1} of trajectories\[0\], which has the records from {MOST}")
 
 
+def test_a_partition_whose_records_are_all_deleted_and_none_of_which_it_covers_is_not_believed(
+    saved: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As one that was added, or that had no task when the snapshot was written."""
+    good = last(saved)
+    assert good is not None
+    rest = tuple(each for each in good.covered if each.topic != "tasks")
+    write(saved, replace(good, feeder=pack(TaskFacts(saved.feeder.max_retries)), covered=rest))
+    assert known(saved, from_start=False).snapshot is not None, "nothing is deleted"
+    with LogReader(saved, "tasks") as reader:
+        delete_before(saved, "tasks", dict(reader.ends))
+    with caplog.at_level(logging.WARNING):
+        assert known(saved, from_start=False).snapshot is None
+    assert re.search(r"covers nothing of tasks\[\d\], whose first \d+ records are deleted", caplog.text)
+
+
 def test_other_retries_are_counted_from_the_start(saved: Config, caplog: pytest.LogCaptureFixture) -> None:
     """Which interrupted tasks are to be fed again was decided under the setting of then."""
     other = saved.model_copy(update={"feeder": saved.feeder.model_copy(update={"max_retries": 7})})

@@ -102,6 +102,10 @@ class Outstanding:
             fed.offset = offset
             self.unread -= 1
 
+    def unread_ids(self) -> set[str]:
+        """The tasks whose record was not read. Walks through all tasks where there are any."""
+        return {task_id for task_id, fed in self._tasks.items() if fed.offset is None} if self.unread else set()
+
     def end(self, task_id: str) -> None:
         """Remove a task that is finished, or that no worker will get. Ignored if it is not outstanding."""
         fed = self._tasks.pop(task_id, None)

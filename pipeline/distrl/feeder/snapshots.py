@@ -54,6 +54,7 @@ def known(config: Config, from_start: bool) -> Known:
     retries = config.feeder.max_retries
 
     def states(snapshot: Snapshot) -> tuple[TaskFacts, RunView]:
+        _refuse_deleted(config, snapshot)
         facts = unpack(snapshot.feeder, TaskFacts, most_ids(snapshot))
         if facts.max_retries != retries:
             raise UnusableError(f"feeder.max_retries is {retries}, and was {facts.max_retries} when it was made")
@@ -64,6 +65,16 @@ def known(config: Config, from_start: bool) -> Known:
         return Known(TaskFacts(retries), RunView())
     (facts, view), snapshot = found
     return Known(facts, view, snapshot)
+
+
+def _refuse_deleted(config: Config, snapshot: Snapshot) -> None:
+    """Raises UnusableError where tasks were deleted from a partition of which the snapshot covers nothing. Facts and
+    cursors that are read from the start take deleted records into account; those of the snapshot do not know of them.
+    """
+    covered = {each.partition for each in snapshot.covered if each.topic == "tasks"}
+    for partition, (first, _) in retained(config, "tasks").items():
+        if first and partition not in covered:
+            raise UnusableError(f"it covers nothing of tasks[{partition}], whose first {first} records are deleted")
 
 
 class SnapshotWriter:

@@ -67,12 +67,11 @@ class FeederState:
         facts.families = families
 
     def find_next(self) -> None:
-        """Find the next task of each family, which may require looking through all tasks that were fed. It is needed
-        only once: the facts then hold the cursors, and later states reuse them.
+        """Find the next task of each family, which may require looking through all tasks that were fed. That is needed
+        only once: the facts then hold the cursors, from which later states go on.
         """
         for family in self.families:
-            if family not in self.facts.cursors:
-                self._move(family, self._last_fed(family))
+            self._next_of(family)  # also from a snapshot's cursor: a task may have been begun since, and goes first
 
     def due(self, now_ms: int) -> list[Task]:
         """The tasks to feed now, oldest retry first; none before there is a version to act with."""
@@ -127,12 +126,24 @@ class FeederState:
         return cursor is not None and 0 < self._episodes_fed(cursor[1]) < self.episodes_per_task
 
     def _episodes_fed(self, task_id: str) -> int:
-        """The number of the last of a task's episodes that is known to be fed; 0 for none."""
-        numbers = range(self.episodes_per_task, 0, -1)
-        return next((number for number in numbers if episode_id(task_id, number) in self.facts.fed), 0)
+        """The number of the last of a task's episodes up to which all are known to be fed; 0 for none.
+
+        A feeder that is killed while it feeds may leave the later of two episodes in the log without the earlier one,
+        as they are in different partitions. Where records were deleted, the last one that is known counts.
+        """
+        known = [episode_id(task_id, number) in self.facts.fed for number in range(1, self.episodes_per_task + 1)]
+        if self.facts.deleted:
+            return max((number for number, is_fed in enumerate(known, 1) if is_fed), default=0)
+        return known.index(False) if False in known else self.episodes_per_task
+
+    def _has_hole(self, task_id: str) -> bool:
+        """Whether a later episode of the task is known to be fed, and an earlier one is not."""
+        numbers = range(self._episodes_fed(task_id) + 2, self.episodes_per_task + 1)
+        return not self.facts.deleted and any(episode_id(task_id, number) in self.facts.fed for number in numbers)
 
     def _last_fed(self, family: str) -> int:
-        """The index of the last task of the family that is known to be fed, across gaps of deleted records.
+        """The index of the last task of the family that is known to be fed, across gaps of deleted records. Where one
+        has a hole, of the first such.
 
         If none is known, the index of the first task, plus as many tasks as records were deleted.
 
@@ -145,7 +156,10 @@ class FeederState:
         first, step, deleted = self.families.index(family), len(self.families), self.facts.deleted
         last, gap, index = first + deleted * step, 0, first
         while gap <= deleted:
-            if self._episodes_fed(self.task_at(index).task_id):
+            task_id = self.task_at(index).task_id
+            if self._has_hole(task_id):
+                return index
+            if self._episodes_fed(task_id):
                 last, gap = index, 0
             else:
                 gap += 1

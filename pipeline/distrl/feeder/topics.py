@@ -55,6 +55,8 @@ class Topics:
         self._silent_before: int | None = None
         """At the start, the time (ms, by the broker's clock) of heartbeats that are too old to count for the fleet."""
         self._until: Mapping[int, int] = self._trajectories.ends
+        self._unread: tuple[set[str], Mapping[int, int]] = set(), {}
+        """At the last look, the tasks whose record had not been read, and the ends of their topic."""
         self._next_look = time.monotonic() + GROUP_S
         self.last_trajectory = time.monotonic()
         """When the last trajectory that was not interrupted was read."""
@@ -117,9 +119,26 @@ class Topics:
                 self._end_finished()
             if time.monotonic() >= self._next_look:
                 self._next_look = time.monotonic() + GROUP_S
+                self._refuse_lost()
                 self._ask()
+        except CutError:
+            raise
         except BrokerError as error:
             log.warning("cannot tell which tasks have ended: %s", error.what)  # the readers raise permanent errors
+
+    def _refuse_lost(self) -> None:
+        """Raises CutError where the log does not have a task that the broker had acknowledged before the last look.
+
+        A broker that loses its last record before it is fetched cuts nothing for this reader, which stands at the new
+        end. That task would stay outstanding for ever.
+        """
+        unread, ends = self._unread
+        lost = unread & self._facts.outstanding.unread_ids()
+        if lost and self.tasks.reached(ends):
+            raise CutError(self.tasks.topic, f"it no longer has {_some(sorted(lost))}, which it had taken", "wait")
+        known = self.tasks.next_offsets
+        ends = {p: end for p, (_, end) in self.tasks.kept().items() if p in known}
+        self._unread = self._facts.outstanding.unread_ids(), ends
 
     def _ask(self) -> None:
         if len(self.tasks.kept()) > self.partitions:  # partitions were added

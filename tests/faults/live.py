@@ -327,15 +327,17 @@ class LiveRun:
     def publish(self, topic: str, key: str, record: Record) -> int:
         return self._producer.publish(topic, key, record).result(PATIENCE_S).offset
 
-    def publish_version(self, number: int, spoilt: bool = False, ahead_ms: int = 0) -> Version:
+    def publish_version(
+        self, number: int, spoilt: bool = False, ahead_ms: int = 0, base_sha256: str | None = None
+    ) -> Version:
         """A version as a learner publishes it, with weights of its own; `spoilt`: the store holds other bytes.
-        ahead_ms: of the learner's clock."""
-        weights, base_sha256 = self.servers.adapter(self.config, number)
+        ahead_ms: of the learner's clock. base_sha256: of another base model than the run's."""
+        weights, own_sha256 = self.servers.adapter(self.config, number)
         ref = self.store.put("adapters", weights, "safetensors")
         if spoilt:
             self.store.put_named(ref.key, weights[::-1])
         fingerprint, at = learning_fingerprint(self.config), SYSTEM_CLOCK.now_ms() + ahead_ms
-        version = Version(number, None, number, base_sha256, ref, fingerprint, at)
+        version = Version(number, None, number, base_sha256 or own_sha256, ref, fingerprint, at)
         with Journal(self.config) as journal:
             journal.publish_version(version)
         return version

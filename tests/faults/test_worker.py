@@ -17,6 +17,7 @@ from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.types import Outcome
 from groups import members
+from waiting import until
 
 from faults.live import PATIENCE_S, PHONES, UNHURRIED, LiveRun
 from faults.proxy import Proxy
@@ -229,6 +230,21 @@ def test_weights_that_are_not_those_of_their_version_are_refused_and_the_old_one
     run.publish_version(2)
     run.until("version 2", lambda: run.loaded(worker) == 2)
     run.stop()
+
+
+def test_a_worker_with_another_base_model_than_the_versions_ends_before_it_takes_a_task(run: LiveRun) -> None:
+    """It would hold tasks that it can never play. One that has weights goes on with them."""
+    run.publish_version(0)
+    old = run.worker()
+    run.until("version 0", lambda: run.loaded(old) == 0)
+    run.publish_version(1, base_sha256="f" * 64)
+    run.until("an alert", lambda: run.beats("worker-0", old)[-1].metrics["reload_alerts"] == 1)
+    run.stop()
+    late = run.worker()
+    until(lambda: late.code is not None, "it to end", PATIENCE_S)
+    assert late.code == 1
+    assert "version 1: belongs to base model ffffffffffff" in late.said()
+    assert "taking tasks" not in late.said()
 
 
 def test_versions_out_of_order_never_take_a_worker_back(run: LiveRun) -> None:

@@ -110,6 +110,12 @@ def test_a_role_whose_settings_differ_says_which_both_values_and_what_to_do(
     found = recorded(config)
     assert found is not None
     assert found.values["feeder.max_lag"] == 4, "one process does not change the run"
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "distrl.runs"):
+        join(changed(config, "policy", history=9), found, "worker", SOURCES)
+    (warning,) = caplog.messages
+    assert warning.endswith("Hint: leave it out of its settings (file run.yaml, --set feeder.max_lag)")
+    assert "policy.history is 9 here" in warning
 
 
 def test_the_learner_decides_what_the_fold_reads_until_something_is_journalled(config: Config) -> None:

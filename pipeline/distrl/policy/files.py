@@ -51,12 +51,12 @@ def make_empty(directory: Path) -> None:
         raise PolicyError(str(directory), what, "name a directory with --out that can be") from None
 
 
-def parsed(content: bytes, directory: Path) -> dict[str, Any]:
-    """The config.json of `directory`, from its content; {} where it is no mapping. Raises PolicyError for no JSON."""
+def parsed(content: bytes, file: Path) -> dict[str, Any]:
+    """The mapping in `file`, from its content; {} where it is none. Raises PolicyError for no JSON."""
     try:
         config = json.loads(content)
     except ValueError as error:
-        raise PolicyError(str(directory / CONFIG), f"is no JSON ({error})", HINT) from None
+        raise PolicyError(str(file), f"is no JSON ({error})", HINT) from None
     return config if isinstance(config, dict) else {}
 
 

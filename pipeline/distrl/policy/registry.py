@@ -169,7 +169,7 @@ def _family(directory: Path) -> PolicyFamily:
 
 def _format(directory: Path) -> str:
     """What the base model's config says of its family."""
-    found = parsed(read(directory / CONFIG), directory)
+    found = parsed(read(directory / CONFIG), directory / CONFIG)
     return str(found.get("format") or found.get("model_type"))
 
 

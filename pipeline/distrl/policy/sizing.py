@@ -81,7 +81,7 @@ def sizes_of(model: Path, settings: PolicySettings, prompt: int, action: int) ->
     """
     file = model / CONFIG if model.is_dir() else model
     with torch.device("meta"):
-        return _sizes_of(file, parsed(read(file), file.parent), settings, prompt, action)
+        return _sizes_of(file, parsed(read(file), file), settings, prompt, action)
 
 
 def _sizes_of(file: Path, found: dict[str, Any], settings: PolicySettings, prompt: int, action: int) -> Sizes:

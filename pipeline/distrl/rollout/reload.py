@@ -111,7 +111,7 @@ class Reloader:
             self._refused = version.version
             return True
         except (StoreError, ChatError) as error:
-            log.warning("version %d cannot be loaded yet, the old weights stay: %s", version.version, error.what)
+            log.warning("version %d cannot be loaded yet, %s: %s", version.version, self._kept, error.what)
             return False
         seconds = max(0.0, self._clock.now() - version.published_at / 1000)
         log.info("version %d loaded %.3f s after its publication", version.version, seconds)
@@ -128,9 +128,13 @@ class Reloader:
         known = [number for number in (loaded.version if loaded else None, self._refused) if number is not None]
         return max(known, default=None)
 
+    @property
+    def _kept(self) -> str:
+        return "none is loaded" if self._policy.loaded is None else "the old weights stay"
+
     def _alert(self, version: Version, what: str) -> None:
         self.state = replace(self.state, alerts=self.state.alerts + 1)
-        log.error("version %d is refused, the old weights stay: %s", version.version, what)
+        log.error("version %d is refused, %s: %s", version.version, self._kept, what)
 
 
 def wait_first(versions: Versions, stop: threading.Event, monitor: Monitor) -> Version | None:

@@ -260,7 +260,7 @@ def join(config: Config, found: RecordedSettings | None, role: str, sources: Seq
         LOG.info("%s: the run's settings are now %s", why, ", ".join(_now(each) for each in of_fold))
     for each in differ:
         if role != LEARNER or each not in of_fold:
-            LOG.warning("%s", _differs(each, config.run, sources))
+            LOG.warning("%s", _differs(each, config.run, sources, may_change=each not in of_fold))
     _compare_plugin(config, found.values.get(PLUGIN), role, sources)
 
 
@@ -412,10 +412,11 @@ def _now(difference: Difference) -> str:
     return f"{difference.path}={json.dumps(difference.here)}" if difference.here is not ABSENT else difference.path
 
 
-def _differs(difference: Difference, run: str, sources: Sequence[str]) -> str:
+def _differs(difference: Difference, run: str, sources: Sequence[str], *, may_change: bool) -> str:
+    """may_change: whether the run may have another value though it has learned."""
     given = f" ({', '.join(sources)})" if sources else ""
     here = json.dumps(difference.here) if difference.here is not ABSENT else ""
     text = f"{difference} in run {run}; this process goes by its own. Hint: leave it out of its settings{given}"
-    if not here or difference.path in NOT_SETTINGS:
+    if not here or not may_change or difference.path in NOT_SETTINGS:
         return text
     return f"{text}, or set it for the run: `distrl runs set {run} {shlex.quote(f'{difference.path}={here}')}`"

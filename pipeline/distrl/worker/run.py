@@ -21,7 +21,7 @@ from distrl.policy.sampling import Sampling
 from distrl.rollout.back_pressure import Retry
 from distrl.rollout.phones import Phones
 from distrl.rollout.reload import Reloader, wait_first
-from distrl.rollout.serving import serving
+from distrl.rollout.serving import refuse_other_base, serving
 from distrl.rollout.wiring import TRUTH, fallback_judge_of, judge_of, screenshot_store
 from distrl.store.objects import open_store
 from distrl.supervised import StoppableThread
@@ -43,8 +43,10 @@ def run_worker(config: Config, stop: threading.Event, monitor: Monitor | None = 
         VersionFollower(config) as versions,
         serving(config, Sampling.of(config.worker)) as policy,
     ):
-        if wait_first(versions, stop, monitor) is None:
+        first = wait_first(versions, stop, monitor)
+        if first is None:
             return
+        refuse_other_base(first, policy.base_sha256)  # before it takes tasks that it could never play
         monitor.waits_for("its phones")
         dead_letters = DeadLetters.of(config, producer)
         reloader = Reloader(versions, store.get, policy.base_sha256, policy.decider, SYSTEM_CLOCK)

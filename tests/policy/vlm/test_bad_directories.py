@@ -22,7 +22,7 @@ from distrl.policy.protocol import Policy
 from distrl.policy.registry import base_sha256, policy_of, tokenizer_of
 from distrl.policy.vlm import family as family_of_models
 from distrl.types import Action, ActionKind, ScreenSize
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, load_file, save_file
 from tokenizers import normalizers
 from transformers import AutoModelForImageTextToText, AutoTokenizer
 
@@ -86,10 +86,10 @@ def test_a_model_may_have_other_templates_beside_its_own(directory: Path) -> Non
 
 def test_too_few_tokens_for_an_action_are_refused_before_anything_is_written_with_them(directory: Path) -> None:
     """Each answer would be cut off, and be INVALID."""
-    with pytest.raises(PolicyError, match=r"cannot write the action tap .* takes \d+ tokens") as error:
+    with pytest.raises(PolicyError, match=r"is 4, and the action tap takes \d+ tokens") as error:
         tokenizer_of(settings(directory, action_tokens=4))
-    assert error.value.where == "policy.dialect"
-    assert "policy.action_tokens" in error.value.hint
+    assert error.value.where == "policy.action_tokens"
+    assert "raise it" in error.value.hint
 
 
 def test_a_tokenizer_that_spoils_what_is_typed_is_refused(directory: Path) -> None:
@@ -114,6 +114,44 @@ def test_a_dialect_without_an_action_that_phones_take_is_refused(
     error = refused(directory, dialect="without-enter")
     assert "cannot write the action enter ('enter' has no form in without-enter)" in error.what
     assert "another dialect" in error.hint
+
+
+@pytest.mark.parametrize("name", ["generation_config.json", "tokenizer.json", "preprocessor_config.json"])
+def test_a_file_that_is_no_json_is_named(directory: Path, name: str) -> None:
+    (directory / name).write_text('{"a":')
+    error = refused(directory)
+    assert error.where == str(directory / name)
+    assert "is no JSON" in error.what
+
+
+def test_a_model_without_a_tokenizer_is_refused_with_the_files_it_needs(directory: Path) -> None:
+    for file in directory.glob("tokenizer*"):
+        file.unlink()
+    error = refused(directory)
+    assert "no processor of images and text" in error.what
+    assert "\n" not in error.what
+    assert "tokenizer.json" in error.hint
+
+
+def test_weights_that_are_cut_off_or_of_another_shape_are_said_to_be_that(directory: Path) -> None:
+    whole = (directory / WEIGHTS).read_bytes()
+    tensors = load(whole)
+    (directory / WEIGHTS).write_bytes(whole[: len(whole) // 2])
+    error = refused(directory)
+    assert "has weights that cannot be read" in error.what
+    assert "download the model again" in error.hint
+    name = next(name for name in tensors if name.endswith("q_proj.weight"))
+    save_file(tensors | {name: tensors[name][:-2].clone()}, directory / WEIGHTS, {"format": "pt"})
+    assert "weights of other shapes" in refused(directory).what
+
+
+def test_weights_that_are_not_finite_are_said_to_be_damaged(directory: Path) -> None:
+    tensors = load_file(directory / WEIGHTS)
+    spoilt = {name: value * float("nan") if "norm" in name else value for name, value in tensors.items()}
+    save_file(spoilt, directory / WEIGHTS, {"format": "pt"})
+    error = refused(directory)
+    assert "not finite" in error.what
+    assert "download the model again" in error.hint
 
 
 def test_an_adapter_of_another_model_is_refused(family: Path, directory: Path) -> None:

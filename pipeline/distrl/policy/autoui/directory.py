@@ -27,7 +27,7 @@ FILES: Final = (CONFIG, WEIGHTS)
 
 def described(content: bytes, directory: Path) -> dict[str, Any]:
     """config.json of `directory`, from its content. Raises PolicyError."""
-    config = parsed(content, directory)
+    config = parsed(content, directory / CONFIG)
     if config.get("format") != FORMAT:
         raise PolicyError(str(directory / CONFIG), f"is not of the format {FORMAT}", HINT)
     return config

@@ -89,14 +89,14 @@ def assemble(checkpoint: Path, vision: Path, out: Path, decoder: Path | None, se
 
 
 def _t5_config(checkpoint: Path) -> dict[str, Any]:
-    config = parsed(read(checkpoint / CONFIG), checkpoint)
+    config = parsed(read(checkpoint / CONFIG), checkpoint / CONFIG)
     if config.get("model_type") != "t5":
         raise PolicyError(str(checkpoint / CONFIG), f"is of {config.get('model_type')!r:.40}, not of a T5", "name a T5")
     return {name: value for name, value in config.items() if not name.startswith("_")}
 
 
 def _vision_config(vision: Path) -> dict[str, Any]:
-    config = parsed(read(vision / CONFIG), vision)
+    config = parsed(read(vision / CONFIG), vision / CONFIG)
     found = config.get("vision_config", config if config.get("model_type") == "blip_2_vision_model" else None)
     if not isinstance(found, dict):
         raise PolicyError(

@@ -32,7 +32,7 @@ def _files(directory: Path) -> list[Path]:
             return [directory / form]
         index = directory / f"{form}.index.json"
         if index.is_file():
-            listed = parsed(read(index), directory).get("weight_map")
+            listed = parsed(read(index), index).get("weight_map")
             names = sorted(set(map(str, listed.values()))) if isinstance(listed, dict) else []
             if not names or any(Path(name).name != name for name in names):
                 raise PolicyError(str(index), "names no files beside it", "download the checkpoint again")

@@ -51,7 +51,7 @@ def identity(directory: Path) -> str:
 
 def described(directory: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The settings of T5 and image encoder that config.json holds. Raises PolicyError."""
-    config = parsed(read(directory / CONFIG), directory)
+    config = parsed(read(directory / CONFIG), directory / CONFIG)
     t5, vision = config.get("t5"), config.get("vision")
     if config.get("format") != FORMAT or not isinstance(t5, dict) or not isinstance(vision, dict):
         raise PolicyError(str(directory / CONFIG), f"does not describe a base model of the format {FORMAT}", HINT)

@@ -44,7 +44,7 @@ class Described:
 
 def described(directory: Path) -> Described:
     """Raises PolicyError."""
-    config = parsed(read(directory / CONFIG), directory)
+    config = parsed(read(directory / CONFIG), directory / CONFIG)
     try:
         return Described(**{name: value for name, value in config.items() if name != "format"})
     except (TypeError, ValueError) as error:

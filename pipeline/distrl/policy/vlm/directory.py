@@ -63,7 +63,7 @@ def identity(directory: Path) -> str:
 
 def model_type(directory: Path) -> str:
     """The library's name of the architecture. Raises PolicyError."""
-    return str(parsed(read(directory / CONFIG), directory).get("model_type"))
+    return str(parsed(read(directory / CONFIG), directory / CONFIG).get("model_type"))
 
 
 def end_ids(directory: Path) -> tuple[int, ...]:
@@ -71,7 +71,7 @@ def end_ids(directory: Path) -> tuple[int, ...]:
     language part; () where none names one. Raises PolicyError."""
     for name in ("generation_config.json", CONFIG):
         if (directory / name).is_file():
-            content = parsed(read(directory / name), directory)
+            content = parsed(read(directory / name), directory / name)
             for part in (content, content.get("text_config")):
                 found = part.get("eos_token_id") if isinstance(part, dict) else None
                 if found is not None:
@@ -81,7 +81,7 @@ def end_ids(directory: Path) -> tuple[int, ...]:
 
 def _parts(directory: Path) -> list[str]:
     """The files that the index of the weights names."""
-    listed = parsed(read(directory / INDEX), directory).get("weight_map")
+    listed = parsed(read(directory / INDEX), directory / INDEX).get("weight_map")
     return list(map(str, listed.values())) if isinstance(listed, dict) else []
 
 

@@ -55,7 +55,9 @@ def _vlm_tokenizer(directory: Path, chosen: settings.PolicySettings) -> VlmToken
     ends = end_ids(directory)
     if not ends or max(ends) >= processor.size:
         raise PolicyError(
-            str(directory), f"names no token that ends an answer ({ends})", "set eos_token_id in generation_config.json"
+            str(directory),
+            f"names no token of its tokenizer that ends an answer{f' (it names {ends[0]})' if ends else ''}",
+            "set eos_token_id in generation_config.json",
         )
     tokenizer = VlmTokenizer(processor, dialect_of(directory, chosen.dialect), chosen, ends)
     refuse_unwritable(tokenizer)
@@ -70,12 +72,14 @@ def refuse_unwritable(tokenizer: Tokenizer) -> None:
             read = tokenizer.decode_action(tokenizer.encode_action(action, PROBE), PROBE)
             why = "" if (read.kind, read.text) == (action.kind, action.text) else f"it is read as {to_text(read):.200}"
         except PolicyError as error:
+            if error.where == "policy.action_tokens":
+                raise
             why = error.what
         if why:
             raise PolicyError(
                 "policy.dialect",
                 f"the model cannot write the action {action.kind.value} ({why})",
-                "choose another dialect (docs/policies.md), or raise policy.action_tokens",
+                "choose another dialect (docs/policies.md)",
             )
 
 

@@ -7,6 +7,7 @@ way in for them, so that no architecture needs code here. Symbols: B rows, T act
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.utils import logging
 
 from distrl.errors import PolicyError
-from distrl.policy.files import HINT
+from distrl.policy.files import CONFIG, HINT
 from distrl.policy.frugal import cast_frozen
 from distrl.policy.vlm.processor import PROBE, Layout, Processor
 from distrl.types import ScreenSize
@@ -48,6 +49,18 @@ TYPES: Final = ("mm_token_type_ids", "token_type_ids")
 """Names under which models ask which tokens are an image's."""
 
 
+def _not_loaded(directory: Path, error: Exception) -> PolicyError:
+    """What is wrong with a directory for which the library raised `error`."""
+    if isinstance(error, SafetensorError):
+        return PolicyError(str(directory), f"has weights that cannot be read ({error!s:.200})", INCOMPLETE)
+    if isinstance(error, OSError):
+        return PolicyError(str(directory), f"lacks a file, or one cannot be read ({error!s:.200})", INCOMPLETE)
+    if isinstance(error, RuntimeError) and "mismatched" in str(error):
+        what = f"has weights of other shapes than a model of its {CONFIG}"
+        return PolicyError(str(directory), what, f"put the {CONFIG} of this very model beside its weights")
+    return PolicyError(str(directory), f"is no vision-language model ({error!r:.200})", HINT)
+
+
 class VisionLanguageModel:
     """Frozen but for what an adapter trains. Raises PolicyError where the directory has no such model."""
 
@@ -65,7 +78,7 @@ class VisionLanguageModel:
                 output_loading_info=True,
             )
         except UNREADABLE as error:
-            raise PolicyError(str(directory), f"is no vision-language model ({error!r:.200})", HINT) from None
+            raise _not_loaded(directory, error) from None
         if absent := sorted(found["missing_keys"]):
             # the library would draw them at random, in each process others
             raise PolicyError(
@@ -258,7 +271,9 @@ class VisionLanguageModel:
         logits = self.allowed(torch.stack(written.logits, dim=1).float())
         both = (each.log_softmax(-1).gather(-1, actions[..., None]) for each in (logits, scored))
         difference = float(torch.sub(*both).abs().max())
-        if not difference <= MOST_DIFFERENCE:  # NaN too
+        if not math.isfinite(difference):
+            raise PolicyError(self._where, "computes numbers that are not finite: its weights are damaged", INCOMPLETE)
+        if difference > MOST_DIFFERENCE:
             raise PolicyError(
                 self._where,
                 f"{type(self.whole).__name__} gives a token another probability when it is scored with those after it "

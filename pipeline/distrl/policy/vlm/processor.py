@@ -23,8 +23,9 @@ from torch import Tensor
 from transformers import AutoConfig, AutoImageProcessor, AutoProcessor
 
 from distrl.errors import PolicyError
-from distrl.policy.files import HINT
+from distrl.policy.files import HINT, parsed, read
 from distrl.policy.special_tokens import special_tokens, without
+from distrl.policy.vlm.directory import PREPROCESSOR
 from distrl.text import first_line
 from distrl.types import ScreenSize
 
@@ -82,7 +83,10 @@ class Processor:
         except PolicyError:
             raise
         except Exception as error:  # what a stranger's files and template raise can be anything
-            raise PolicyError(self._where, f"has no processor of images and text ({error!r:.200})", HINT) from None
+            for file in sorted(directory.glob("*.json")):
+                parsed(read(file), file)  # one of them may be the cause, and the library does not name it
+            what = f"has no processor of images and text ({first_line(error)})"
+            raise PolicyError(self._where, what, f"{HINT}; tokenizer.json and {PREPROCESSOR[0]} belong to it") from None
 
     def _open(self, directory: Path, template: str | None, images: int) -> None:
         whole, image = cast(Any, AutoProcessor), cast(Any, AutoImageProcessor)

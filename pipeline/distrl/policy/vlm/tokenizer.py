@@ -61,11 +61,14 @@ class VlmTokenizer:
         """Raises PolicyError for an action without a form in the dialect, and for one that is too long."""
         text = self._dialect.write(action, self.processor.layout(screen).seen)
         ids = self.processor.ids(END_OF_THOUGHT + text if self.processor.opens_thought else text)
-        if self.processor.plain(text) != text or len(ids) >= self.action_length:
+        named = f"{action.kind.value} {action.text[:40]!r}" if action.text else action.kind.value
+        if self.processor.plain(text) != text:
+            raise PolicyError("action", f"{named} holds a special token", "write its text in other words")
+        if len(ids) >= self.action_length:
             raise PolicyError(
-                "action",
-                f"{action.kind.value} {action.text[:40]!r} holds a special token, or takes {len(ids) + 1} tokens",
-                "shorten its text, or raise policy.action_tokens",
+                "policy.action_tokens",
+                f"is {self.action_length}, and the action {named} takes {len(ids) + 1} tokens",
+                "raise it, choose a dialect that writes less (policy.dialect), or shorten the action's text",
             )
         return (*ids, self.ends[0])
 

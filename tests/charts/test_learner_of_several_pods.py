@@ -24,10 +24,11 @@ PORT = "29500"
 END_S = 120.0
 
 
-def learners(helm: Path, folder: Path, **learner: Any) -> dict[str, Any]:
+def learners(helm: Path, folder: Path, stuck_s: float = 600.0, **learner: Any) -> dict[str, Any]:
     """The LeaderWorkerSet of the example, with other values of the learner."""
     values = yaml.safe_load(EXAMPLE.read_text())
     values["learner"] |= learner
+    values["config"]["monitoring"] = {"stuck_s": stuck_s}
     file = folder / "values.yaml"
     file.write_text(yaml.safe_dump(values))
     (found,) = (each for each in rendered(helm, file) if each["kind"] == "LeaderWorkerSet")
@@ -86,6 +87,18 @@ def test_with_several_ranks_a_pod_torchrun_makes_one_group_of_them_and_one_that_
         ended = {line.partition(":")[0] for line in said.splitlines() if "another rank has ended" in line}
         assert ended <= {f"rank {rank} of 4" for rank in (2 * index, 2 * index + 1)}
         assert ended or index == 1, "torchrun ends the rank that is left in the pod of the dead one"
+
+
+@pytest.mark.parametrize(("ranks", "more"), [(1, 0), (2, 3595)])
+def test_ranks_have_the_time_to_meet_that_the_settings_say(helm: Path, tmp_path: Path, ranks: int, more: int) -> None:
+    """torchrun has a limit of its own, and nothing answers a probe before it has started the ranks."""
+    seconds = []
+    for stuck_s in (5.0, 3600.0):
+        lws = learners(helm, tmp_path, stuck_s, pods=2, ranks=ranks)
+        (container,) = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
+        seconds.append(container["startupProbe"]["failureThreshold"] * container["startupProbe"]["periodSeconds"])
+    assert ("--rdzv-conf=timeout=3600" in container["command"]) is (ranks > 1)
+    assert seconds[1] - seconds[0] == more
 
 
 def test_pod_security_restricted_takes_the_pods_that_its_controller_makes(helm: Path, manifests: Path) -> None:

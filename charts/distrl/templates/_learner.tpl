@@ -9,6 +9,12 @@
 {{- $_ := set (index $values.resources $kind) $name (include "distrl.times" (list $amount $values.ranks)) -}}
 {{- end -}}
 {{- end -}}
+{{- if and (gt (int $values.ranks) 1) (gt (int $values.pods) 1) -}}
+{{- /* Nothing answers before torchrun has started the ranks, and it starts none before those of all pods have met. */ -}}
+{{- $probe := $values.startupProbe -}}
+{{- $more := divf (include "distrl.learner.meeting" . | int) $probe.periodSeconds | ceil | int -}}
+{{- $_ := set $probe "failureThreshold" (add (int $probe.failureThreshold) $more) -}}
+{{- end -}}
 {{- if include "distrl.gpus" . -}}
 {{- /* NCCL exchanges through it, and a container has 64 MB: its documentation, "Troubleshooting", shared memory. */ -}}
 {{- $_ := set $values "volumes" (append $values.volumes (dict "name" "shared-memory" "emptyDir" (dict "medium" "Memory" "sizeLimit" "1Gi"))) -}}
@@ -49,6 +55,7 @@ not from its container's variables, which a `distrl learner --verify` in the pod
 - --master-addr=$(LWS_LEADER_ADDRESS)
 - --master-port={{ include "distrl.learner.port" . }}
 - --max-restarts=0
+- --rdzv-conf=timeout={{ include "distrl.learner.meeting" .root }}
 - --shutdown-timeout={{ include "distrl.grace" . }}
 - --no-python
 {{- else -}}
@@ -59,6 +66,11 @@ not from its container's variables, which a `distrl learner --verify` in the pod
 - RANK=$(LWS_WORKER_INDEX)
 {{- end }}
 - distrl
+{{- end -}}
+
+{{/* Seconds within which all ranks have to meet. torchrun has a limit of its own, which would be 10 minutes. */}}
+{{- define "distrl.learner.meeting" -}}
+{{ (include "distrl.settings" . | fromYaml).monitoring.stuck_s | ceil | int }}
 {{- end -}}
 
 {{/* Where rank 0 waits for those of other pods. */}}

@@ -24,7 +24,7 @@ from distrl.learner.skip import skip
 from distrl.offline.adapter import export_adapter
 from distrl.runs.settings import learning_fingerprint
 from distrl.train.roles import write_settings
-from distrl.types import PutAside, Skipped, Split, Update, Watermark
+from distrl.types import Evaluation, PutAside, Skipped, Split, Update, Watermark
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.integration
@@ -98,6 +98,16 @@ def test_a_version_whose_updates_are_void_is_no_version_of_the_run(
             evaluate_versions(config, str(number), Split.TEST, 1, threading.Event())
         refused = CliRunner().invoke(app, ["lineage", str(number), "--config", "run.yaml"])
         assert "the run has 0, 3" in str(refused.exception)
+    with RecordProducer(config, "test") as producer:
+        for number in range(4):
+            evaluation = Evaluation(number, "c" * 64, f"v{number}-e", factories.trajectory("e"))
+            producer.publish("evaluations", str(number), evaluation).result(ACKNOWLEDGED_S)
+    printed = CliRunner().invoke(app, ["scores", "--config", "run.yaml", "--json"], catch_exceptions=False)
+    assert [each["void"] for each in json.loads(printed.stdout)["scores"]] == [False, True, True, False]
+    shown = CliRunner().invoke(app, ["scores", "--config", "run.yaml"], env={"COLUMNS": "200"}, catch_exceptions=False)
+    assert [name in shown.stdout for name in ("version 1, void", "version 2, void", "0, void", "3, void")] == [
+        *(True, True, False, False)
+    ]
 
 
 def test_a_record_beyond_the_end_is_said_not_to_be_there(broker: str, tmp_path: Path) -> None:

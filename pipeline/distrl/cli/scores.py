@@ -27,8 +27,11 @@ def scores(
         bool, typer.Option("--json", help="One JSON object, for programs, in place of a table.")
     ] = False,
 ) -> None:
-    """Success by policy: every evaluated version and agent, a row for each suite and split, with its 95 % interval."""
+    """Success by policy: every evaluated version and agent, a row for each suite and split, with its 95 % interval. A
+    void version is marked: the run does not go on from it.
+    """
     settings = run_settings(config, sets, run)
+    from distrl.broker.journal import versions_in_force
     from distrl.evaluate import policies
     from distrl.evaluate.gather import agent_names, records
     from distrl.offline.record_text import escaped
@@ -48,9 +51,11 @@ def scores(
             f"has no evaluation{asked}",
             "name another run with --run, or measure this one with `distrl evaluate`",
         )
+    counting = {each.version for each in versions_in_force(settings)}
+    void = {record.version for record in found if record.version >= 0} - counting
     if as_json:
         lines = [
-            {"suite": suite, "split": of.value} | line
+            {"suite": suite, "split": of.value} | line | {"void": line["version"] in void}
             for (suite, of), each in places.items()
             for line in policies.as_json(each, agents)
         ]
@@ -62,7 +67,7 @@ def scores(
     for (suite, of), each in places.items():
         for policy_id, score in each.items():
             tasks = f"{score.successes} of {score.episodes}"
-            name = escaped(policies.name_of(policy_id, agents))
+            name = escaped(policies.name_of(policy_id, agents)) + (", void" if policy_id.version in void else "")
             shown.add_row(
                 *row(escaped(suite), of.value, name, *score.as_text(), tasks, *([score.others] if unknown else []))
             )

@@ -6,8 +6,9 @@ A task is outstanding from its record in `tasks` until the first of these facts:
 2. The workers' group has committed past its record, and the trajectories were read up to an end captured after that
    commit was seen. A commit follows the acknowledgement of the trajectory (or of an unreadable task's dead letter), so
    the trajectory was in the log and has been deleted since, by retention or a person. The task is not fed again,
-   although whether it was interrupted is unknown. Its trajectory was learned, as a learner refuses a log whose
-   unlearned records are gone. All this holds unless somebody moves the group's offsets by hand.
+   although whether it was interrupted is unknown. A trajectory that was deleted was learned, as a learner refuses a
+   log whose unlearned records are gone; one that a broker lost with the tail of its log may not have been. All this
+   holds unless somebody moves the group's offsets by hand.
 3. Its record lies below the low watermark of `tasks`: no worker will get it. A worker that already plays it may still
    publish its trajectory, which then counts as unlearned like any other.
 

@@ -5,24 +5,35 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import byte_policy
 import pytest
-from distrl.policy.plugin import files_sha256
+from distrl.plugins import files_sha256
 
 NAME = "users_family"
 
 
 def install(site: Path, version: str = "1") -> Path:
     """A folder that, on sys.path, offers the family of `byte_policy` from a package of its own."""
-    package, about = site / NAME, site / f"{NAME}-{version}.dist-info"
-    for folder in (package, about):
-        folder.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package / "family.py").write_text("from byte_policy import FAMILY\n")
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {version}\n")
-    (about / "entry_points.txt").write_text(f"[distrl.policies]\n{byte_policy.FORMAT} = {NAME}.family:FAMILY\n")
+    files = {f"{NAME}/__init__.py": "", f"{NAME}/family.py": "from byte_policy import FAMILY\n"}
+    return write(site, NAME, files, {"distrl.policies": {byte_policy.FORMAT: f"{NAME}.family:FAMILY"}}, version)
+
+
+def write(
+    site: Path, name: str, files: Mapping[str, str], points: Mapping[str, Mapping[str, str]], version: str = "1"
+) -> Path:
+    """A distribution in `site`, with these files and entry points by group and name."""
+    about = site / f"{name}-{version}.dist-info"
+    groups = [
+        f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in of.items()) for group, of in points.items()
+    ]
+    metadata = {"METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"}
+    metadata["entry_points.txt"] = "".join(groups)
+    for place, text in {**files, **{f"{about.name}/{key}": text for key, text in metadata.items()}}.items():
+        (site / place).parent.mkdir(parents=True, exist_ok=True)
+        (site / place).write_text(text)
     return site
 
 
@@ -38,11 +49,11 @@ def edit(site: Path) -> None:
         file.write("SCALE = 2\n")
 
 
-def use(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def use(site: Path, monkeypatch: pytest.MonkeyPatch, package: str = NAME) -> None:
     """Have this process find the package in `site` as the next process would."""
     monkeypatch.syspath_prepend(str(site))
-    for name in (NAME, f"{NAME}.family"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in [each for each in sys.modules if each.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
     files_sha256.cache_clear()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import brought_algorithm
 import pytest
 from distrl.cli.demo import _settings
 
@@ -42,6 +43,13 @@ def test_options_make_the_settings_and_the_name_of_the_run(
     given: dict[str, object], expected: tuple[object, ...]
 ) -> None:
     assert made(None, **given) == expected
+
+
+def test_a_run_of_another_packages_algorithm_has_no_dot_in_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought_algorithm.use(brought_algorithm.install(tmp_path), monkeypatch)
+    assert made(None, algorithm="users_awr.awr") == ("demo-users-awr-awr-0", 0, 0, 8, "users_awr.awr")
 
 
 def test_a_file_is_taken_as_it_is_where_no_option_says_otherwise(file: Path) -> None:

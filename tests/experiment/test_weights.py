@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import brought
+import brought_algorithm
 import byte_policy
 import pytest
 from distrl.broker.topics import topic_name
@@ -27,9 +28,9 @@ from distrl.experiment.spent import total
 from distrl.experiment.warmup import FOLDER as WARMUPS
 from distrl.experiment.warmup import adapter_file, warm_up
 from distrl.experiment.weights import Screenshots, WeightsLearning, demonstrations
-from distrl.policy.plugin import plugin_code
 from distrl.policy.registry import policy_of
 from distrl.policy.sampling import Sampling
+from distrl.runs.plugin_code import plugin_code
 from distrl.store.directory import DirectoryStore
 from distrl.types import LoggedTrajectory, LogPosition, Split, Update, Watermark
 
@@ -184,13 +185,25 @@ def test_cells_name_the_code_of_the_package_that_brings_their_policy_and_those_o
     few = (*SMALL[1:-1], "evaluate.validation_episodes=2", "evaluate.episodes=2")
     learning = [Cell(Arm("few", 3, PAPER, few, "home", learns=True, points=1), 0, 1.0, base)]
     code = code_of(learning)
-    assert code == f"{plugin_code(learning[0].config.policy)}, abc"
+    assert code == f"{plugin_code(learning[0].config)['plugin.policy']}, abc"
     results(learning, out, lambda cell: None, 1)
     assert total(out, noted(learning, out))["code"] == [code], "of the cell and of its warm-up"
     assert persisted_by_other_code(learning, out, code_of(learning)) == {}
     brought.edit(site)
     brought.use(site, monkeypatch)
     assert persisted_by_other_code(learning, out, code_of(learning)) == {code: 2}
+
+
+def test_cells_name_the_code_of_the_package_that_brings_the_algorithm_of_some_arm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells, "code_version", lambda: "abc")
+    brought_algorithm.use(brought_algorithm.install(tmp_path), monkeypatch)
+    both = [
+        Cell(Arm(name, 3, PAPER, (f"algorithm.type={name}",), "home", learns=True, points=1), 0, 1.0)
+        for name in ("cloning", brought_algorithm.TYPE)
+    ]
+    assert code_of(both) == f"{plugin_code(both[1].config)['plugin.algorithm']}, abc"
 
 
 def test_cells_of_distrls_own_policies_name_no_other_code(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,10 +27,9 @@ from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config, load
 from distrl.errors import BrokerError, ConfigError, WireError
-from distrl.policy.plugin import plugin_code
 from distrl.policy.registry import SHIPPED
+from distrl.runs.plugin_code import plugin_code
 from distrl.runs.recorded import (
-    PLUGIN,
     append,
     base_tree,
     change,
@@ -51,6 +50,7 @@ pytestmark = pytest.mark.integration
 VISIBLE_S = 30.0
 NO_JSON = encode(Settings(1, "learner", "p", (), "1", "f", True, {"feeder.max_lag": "{"}))
 SOURCES = ("file run.yaml", "--set feeder.max_lag")
+POLICY = "plugin.policy"
 
 
 @pytest.fixture
@@ -440,21 +440,21 @@ def test_other_code_of_the_package_that_brings_the_policy_is_warned_of_and_the_l
     brought.edit(site)
     brought.use(site, monkeypatch)
     (said,) = start("worker")
-    assert f"{before.values[PLUGIN]} in run {config.run}: the same log may give other weights" in said
+    assert f"{before.values[POLICY]} in run {config.run}: the same log may give other weights" in said
     assert "Hint: install the package that its learner has" in said
     (said,) = start("learner")
     assert f"`distrl learner --verify --from-start --run {config.run}` says whether it does" in said
     assert start("worker") == start("learner") == [], "from now on the run is learned with this code"
     found = recorded(config)
     assert found is not None
-    assert found.values == before.values | {PLUGIN: plugin_code(config.policy)} != before.values
-    assert [json.loads(each.settings[PLUGIN]) for each in found.history] == [
-        before.values[PLUGIN],
-        found.values[PLUGIN],
+    assert found.values == before.values | plugin_code(config) != before.values
+    assert [json.loads(each.settings[POLICY]) for each in found.history] == [
+        before.values[POLICY],
+        found.values[POLICY],
     ]
     assert {each.fingerprint for each in found.history} == {learning_fingerprint(config)}, "nothing is refused"
     shown = distrl(tmp_path, "runs", "show", config.run, *reaching(config))
-    assert PLUGIN in shown.stdout, shown.stderr
+    assert POLICY in shown.stdout, shown.stderr
 
 
 def test_of_a_run_whose_code_nobody_recorded_nothing_is_said(
@@ -470,4 +470,4 @@ def test_of_a_run_whose_code_nobody_recorded_nothing_is_said(
     assert caplog.messages == []
     found = recorded(config)
     assert found is not None
-    assert found.values[PLUGIN] == plugin_code(config.policy)
+    assert found.values[POLICY] == plugin_code(config)[POLICY]

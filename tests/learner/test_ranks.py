@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import brought
+import brought_algorithm
 import byte_policy
 import pytest
 import torch
@@ -454,6 +455,21 @@ def test_other_code_of_the_package_that_brings_the_policy_is_refused_on_all(tmp_
         assert "on rank 1, and of users_family 1 (files " in raised
         assert " on rank 0; the first file that differs is users_family/family.py" in raised
         assert "install the same package on the host of every rank; every file of the package counts" in raised
+
+
+def other_algorithm(ranks: Ranks, base: Path, sites: Sequence[Path]) -> str:
+    """As `other_plugin`, with the algorithm of the package, whose settings each rank reads itself."""
+    sys.path.insert(0, str(sites[ranks.rank]))
+    return other_plugin(ranks, config(base, f"algorithm.type={brought_algorithm.TYPE}"), sites)
+
+
+def test_other_code_of_the_package_that_brings_the_algorithm_is_refused_on_all(base: Path, tmp_path: Path) -> None:
+    first, same, other = (brought_algorithm.install(tmp_path / name) for name in ("first", "same", "other"))
+    brought_algorithm.edit(other, "np.minimum", "np.fmin")
+    assert results(2, other_algorithm, base, (first, same)) == ["", ""]
+    for raised in results(2, other_algorithm, base, (first, other)):
+        assert raised.startswith("algorithm.type: its algorithm is of users_awr 1 (files ")
+        assert " on rank 0; the first file that differs is users_awr/algorithm.py" in raised
 
 
 def assigned(ranks: Ranks, settings: Config) -> tuple[list[int], list[int], str]:

@@ -13,11 +13,11 @@ import pytest
 import torch
 from distrl.config import PolicySettings, ServerSettings
 from distrl.errors import ConfigError
+from distrl.plugins import files_sha256
 from distrl.policy import feature_folder
 from distrl.policy.feature_folder import AHEAD, FeatureFolder, maker_of
 from distrl.policy.feature_store import FeatureFileError, FeatureStore
 from distrl.policy.features import Features
-from distrl.policy.plugin import files_sha256
 from distrl.policy.protocol import ImageFeatures, TrajectoryStep
 from distrl.policy.registry import policy_of
 from distrl.types import ObjectRef, ScreenSize

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import brought_algorithm
 import pytest
 from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import History
@@ -384,21 +386,93 @@ def test_a_whole_section_that_was_added_leaves_the_fingerprint_as_it_was(begun: 
     assert learning_fingerprint(set_) != learning_fingerprint(begun)
 
 
+@pytest.fixture
+def brought_run(begun: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """The settings of a run whose algorithm another package brings, in the folder `site`."""
+    brought_algorithm.use(brought_algorithm.install(tmp_path / "site"), monkeypatch)
+    sets = (f"algorithm.type={brought_algorithm.TYPE}", "algorithm.beta=0.5", "algorithm.replay.capacity=60")
+    return begun.model_copy(update={"algorithm": load(sets=sets, environ={}).algorithm})
+
+
+def test_the_code_of_another_packages_algorithm_is_recorded_with_the_settings_and_compared(
+    brought_run: Config,
+    tmp_path: Path,
+    log_holds: Holds,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log, site = list[Settings](), tmp_path / "site"
+
+    def append(config: Config, role: str, sources: object, values: dict[str, Any], *, is_change: bool) -> None:
+        log.append(record(values, learning_fingerprint(config), is_change=is_change))
+        log_holds(RecordedSettings(tuple(log)))
+
+    monkeypatch.setattr(recorded, "append", append)
+    monkeypatch.setattr(recorded, "learned_with", lambda _: None)
+    recorded.join(brought_run, None, "learner", ())
+    (first,) = log
+    code = json.loads(first.settings["plugin.algorithm"])
+    assert code.startswith("users_awr 1 (files ")
+    assert caplog.messages == []
+    brought_algorithm.edit(site, "np.minimum", "np.fmin")
+    brought_algorithm.use(site, monkeypatch)
+    again = brought_run.model_copy(update={"algorithm": load(base=brought_run.model_dump(), environ={}).algorithm})
+    for role in ("worker", "learner", "worker"):
+        recorded.join(again, recorded.recorded(again), role, ())
+    assert [f"of {code} in run" in each for each in caplog.messages] == [True, True]
+    assert [list(each.settings) for each in log[1:]] == [["plugin.algorithm"]]
+    assert log[1].fingerprint == first.fingerprint, "nothing is refused"
+
+
+def test_a_process_takes_a_brought_algorithm_from_the_log(brought_run: Config) -> None:
+    """Whatever its own settings have; those that its version of the package has anew are the run's defaults."""
+    found = completed(RecordedSettings((record(run_settings(brought_run)),)), load(environ={}))
+    assert load(environ={}, base=base_tree(found, load(environ={}))).algorithm == brought_run.algorithm
+    assert load(environ={}, base=base_tree(found, brought_run)).algorithm == brought_run.algorithm
+
+
+def test_a_setting_that_the_package_here_does_not_have_is_put_down_to_the_package(brought_run: Config) -> None:
+    code = "users_awr 2 (files abc)"
+    values = {**run_settings(brought_run), "plugin.algorithm": code, "algorithm.newer": 1}
+    with pytest.raises(ConfigError) as caught:
+        base_tree(RecordedSettings((record(values),)), brought_run)
+    assert caught.value.where == "algorithm.newer"
+    assert "which this version of the package that brings its algorithm does not have" in caught.value.what
+    assert caught.value.hint == f"use {code}, or choose a new `run`"
+
+
+def test_without_its_package_the_run_is_refused_with_how_it_is_found(
+    brought_run: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = RecordedSettings((record(run_settings(brought_run)),))
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(tmp_path / "site")])
+    here = load(environ={})
+    with pytest.raises(ConfigError) as caught:
+        load(environ={}, base=base_tree(completed(found, here), here))
+    assert caught.value.where == "algorithm.type"
+    assert "by its entry point 'users_awr.awr' in the group distrl.algorithms" in caught.value.hint
+
+
+@pytest.mark.parametrize("path", ["plugin.policy", "plugin.algorithm"])
 @pytest.mark.parametrize(("before", "warned"), [("users_family 1 (sources abc)", 0), ("users_family 1 (files abc)", 1)])
-def test_the_code_of_a_policy_that_earlier_software_has_recorded_is_recorded_anew_and_not_compared(
+def test_other_code_of_a_package_is_warned_of_and_recorded_unless_earlier_software_has_recorded_it(
     before: str,
     warned: int,
+    path: str,
     begun: Config,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     here, appended = "users_family 1 (files def)", list[object]()
-    monkeypatch.setattr(recorded, "plugin_code", lambda _: here)
+    monkeypatch.setattr(recorded, "plugin_code", lambda _: {path: here})
     monkeypatch.setattr(recorded, "append", lambda config, role, sources, values, is_change: appended.append(values))
-    found = RecordedSettings((record({**run_settings(begun), recorded.PLUGIN: before}),))
+    found = RecordedSettings((record({**run_settings(begun), path: before}),))
     for role in ("worker", "learner"):
         caplog.clear()
         recorded.join(begun, found, role, ())
         assert len(caplog.messages) == warned
+        assert (
+            f"the {path.removeprefix('plugin.')} is of {here} here, and of {before} in run" in caplog.text
+        ) == warned
         assert ("every file of the package counts" in caplog.text) == (warned and role == "worker")
-    assert appended == [{recorded.PLUGIN: here}]
+    assert appended == [{path: here}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -133,5 +134,6 @@ def _settings(
 def _run_name(settings: Config) -> str:
     """Where the settings name no run, each suite, algorithm and seed has runs of its own."""
     suite, algorithm = settings.feeder.suite, settings.algorithm.type
-    kind = [suite if suite != HOME else None, algorithm.replace("_", "-") if algorithm != DEFAULT else None]
+    named = re.sub(r"[_.]", "-", algorithm)  # another package's has a dot
+    kind = [suite if suite != HOME else None, named if algorithm != DEFAULT else None]
     return "-".join(["demo", *filter(None, kind), str(settings.learner.seed)])

@@ -1,16 +1,17 @@
-"""Every setting of the system: sections.py, phones.py and algorithms.py declare them, tree.py assembles them,
-loading.py reads them, and effects.py has what each one decides of a run."""
+"""Every setting of the system: sections.py, phones.py and algorithms.py declare them, brought.py finds those of other
+packages, tree.py assembles them, loading.py reads them, and effects.py has what each one decides of a run."""
 
 from distrl.config.algorithms import (
     ArideSettings,
     BufferSettings,
     CloningSettings,
     DescentSettings,
+    PluginSettings,
     PrioritisedReplaySettings,
     ReplaySettings,
     WarmupSettings,
 )
-from distrl.config.effects import Section
+from distrl.config.effects import Effect, Section, When
 from distrl.config.loading import load, sources, with_run
 from distrl.config.names import ENV_PREFIX, may_hold_secret
 from distrl.config.phones import AdbSettings, DeviceSettings, EmulatorSettings, PhoneSettings
@@ -47,6 +48,7 @@ __all__ = [
     "Config",
     "DescentSettings",
     "DeviceSettings",
+    "Effect",
     "EmulatorSettings",
     "EvaluateSettings",
     "FeederSettings",
@@ -56,6 +58,7 @@ __all__ = [
     "LoggingSettings",
     "MonitoringSettings",
     "PhoneSettings",
+    "PluginSettings",
     "PolicySettings",
     "PrioritisedReplaySettings",
     "ReplaySettings",
@@ -66,6 +69,7 @@ __all__ = [
     "TracingSettings",
     "UnsoundHereError",
     "WarmupSettings",
+    "When",
     "WorkerSettings",
     "load",
     "may_hold_secret",

@@ -216,21 +216,34 @@ class R2d3Settings(DescentSettings):
         return self
 
 
-AlgorithmSettings = Annotated[
-    ArideSettings
-    | CloningSettings
-    | DigiRlSettings
-    | FilteredBcSettings
-    | GrpoSettings
-    | R2d3Settings
-    | VtraceSettings,
-    Field(discriminator="type"),
-]
-"""One of these; `type` says which."""
+class PluginSettings(DescentSettings):
+    """Base of the settings of an algorithm that another package brings: docs/learning.md.
+
+    A subclass has a `type` of the form package.name, as its entry point is called, and defaults for all that it adds.
+    Its module need not import torch, and should not: every process of a run reads the settings.
+    """
+
+    effect: ClassVar[Effect | None] = Effect(When.START)
+    """All settings count from the first update on, so that no two arms of an ablation share a warm-up. A subclass may
+    say `Effect(When.LATER)` here or at a setting, if nothing that is done in the warm-up depends on it."""
+    code: ClassVar[str]
+    """module:attribute of its `distrl.algorithms.registry.Registered`, which is loaded where the algorithm is used."""
+
+    type: str
+    replay: BufferSettings = BufferSettings()
+
+
+Own = (
+    ArideSettings | CloningSettings | DigiRlSettings | FilteredBcSettings | GrpoSettings | R2d3Settings | VtraceSettings
+)
+OwnSettings = Annotated[Own, Field(discriminator="type")]
+"""One of DistRL's own; `type` says which."""
+AlgorithmSettings = Own | PluginSettings
+"""One of DistRL's own, or that of another package (brought.py)."""
 
 DEFAULT: Final = "aride"
-ALGORITHMS: Final = tuple(each.model_fields["type"].default for each in get_args(get_args(AlgorithmSettings)[0]))
-"""Every algorithm.type."""
+ALGORITHMS: Final = tuple(each.model_fields["type"].default for each in get_args(Own))
+"""Every algorithm.type that is DistRL's own."""
 
 
 def named(value: Any) -> Any:

@@ -17,6 +17,7 @@ import yaml
 from pydantic import SecretStr, ValidationError
 
 from distrl.config.algorithms import ALGORITHMS
+from distrl.config.brought import installed
 from distrl.config.names import ENV_PREFIX, field_at, kinds_at, sections_of
 from distrl.config.refusals import UnsoundHereError, explain, may_be_sound
 from distrl.config.tree import Config, path_of
@@ -109,9 +110,11 @@ def _is_sound_for_another_algorithm(tree: Mapping[str, Any], base: Mapping[str, 
     given = tree.get("algorithm")
     if not isinstance(given, Mapping) or "type" in given:
         return False
-    for kind in ALGORITHMS:
+    for kind in (*ALGORITHMS, *installed()):
         try:
             Config.model_validate(_over({**base, "algorithm": {"type": kind}}, tree))
+        except ConfigError:  # a package that is spoilt
+            continue
         except ValidationError as error:
             if not may_be_sound(error):
                 continue

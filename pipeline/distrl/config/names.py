@@ -12,6 +12,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from distrl.config.algorithms import PluginSettings
+from distrl.config.brought import settings_of
 from distrl.config.effects import Section
 from distrl.config.tree import CLIENT, Config, path_of
 from distrl.librdkafka import is_secret
@@ -48,7 +50,7 @@ def field_at(loc: Sequence[int | str]) -> FieldInfo | None:
 def untagged(loc: Sequence[int | str]) -> tuple[list[int | str], str]:
     """`loc` as a person writes it, and the type that pydantic inserts where a section may be one of several."""
     for place in range(1, len(loc)):
-        if len(models := _sections(loc[:place])) > 1 and str(loc[place]) in map(_tag, models):
+        if _tagged(_sections(loc[:place]), str(loc[place])):
             return [*loc[:place], *loc[place + 1 :]], str(loc[place])
     return list(loc), ""
 
@@ -64,11 +66,11 @@ def siblings(loc: Sequence[int | str]) -> list[str]:
     return sorted({name for model in _sections(loc[:-1]) for name in model.model_fields})
 
 
-def _sections(loc: Sequence[int | str]) -> list[type[BaseModel]]:
+def _sections(loc: Sequence[int | str]) -> Sequence[type[BaseModel]]:
     """The section at `loc`, or all that are possible there; where `loc` leads further, the last section on the way."""
-    models: list[type[BaseModel]] = [Config]
+    models: Sequence[type[BaseModel]] = [Config]
     for part in map(str, loc):
-        tagged = [model for model in models if len(models) > 1 and _tag(model) == part]
+        tagged = _tagged(models, part)
         below = [
             each for m in models if part in m.model_fields for each in sections_of(m.model_fields[part].annotation)
         ]
@@ -76,6 +78,13 @@ def _sections(loc: Sequence[int | str]) -> list[type[BaseModel]]:
             break
         models = tagged or below
     return models
+
+
+def _tagged(models: Sequence[type[BaseModel]], part: str) -> Sequence[type[BaseModel]]:
+    """Those of several sections whose type is `part`; none where it is no type of theirs."""
+    if PluginSettings in models and (brought := settings_of(part)) is not None:
+        return [brought]
+    return [model for model in models if len(models) > 1 and _tag(model) == part]
 
 
 def _has_secret(section: type[BaseModel]) -> bool:

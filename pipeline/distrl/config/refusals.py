@@ -12,9 +12,11 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from distrl.config.allowed import allowed, written
+from distrl.config.brought import NAME, installed
 from distrl.config.names import ENV_PREFIX, field_at, kinds_at, sections_of, siblings, untagged
 from distrl.errors import ConfigError
 from distrl.librdkafka import PropertyError
+from distrl.plugins import ALGORITHMS
 
 UNKNOWN = "extra_forbidden"
 """pydantic's type of a problem: a name that no setting has."""
@@ -66,8 +68,14 @@ def _refusal(problem: ErrorDetails) -> ConfigError:
     if isinstance(fault, PropertyError):
         return ConfigError(f"{path}.{fault.name}" if fault.name else path, str(fault), fault.fix)
     if problem["type"] == "union_tag_invalid":
-        wrong, known = problem["ctx"]["tag"], problem["ctx"]["expected_tags"].replace("'", "")
-        return ConfigError(f"{path}.type", f"no such type (it is {written(wrong)})", f"one of: {known}")
+        wrong, known = problem["ctx"]["tag"], [problem["ctx"]["expected_tags"].replace("'", ""), *installed()]
+        hint = f"one of: {', '.join(known)}"
+        if NAME.fullmatch(wrong):
+            hint += (
+                "; one of another package is found where that package is installed, by its entry point "
+                f"{written(wrong)} in the group {ALGORITHMS}"
+            )
+        return ConfigError(f"{path}.type", f"no such type (it is {written(wrong)})", hint)
     if problem["type"] == UNKNOWN:
         of = f" of {loc[0]}.type {kind}" if kind else ""
         return ConfigError(path, f"no such setting{of}", f"one of: {', '.join(siblings(problem['loc']))}")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, SecretStr, model_validator
 
 from distrl.config.algorithms import AlgorithmSettings, ArideSettings, GrpoSettings, WarmupSettings, named
+from distrl.config.brought import ByType
 from distrl.config.effects import Effect, Section, effects, learned, shared
 from distrl.config.phones import OPERATIONS_PER_LEASE, AdbSettings, DeviceSettings, PhoneSettings
 from distrl.config.sections import (
@@ -51,7 +52,7 @@ class Config(Section):
     worker: WorkerSettings = WorkerSettings()
     policy: PolicySettings = PolicySettings()
     warmup: WarmupSettings = WarmupSettings()
-    algorithm: Annotated[AlgorithmSettings, BeforeValidator(named)] = ArideSettings()
+    algorithm: Annotated[AlgorithmSettings, ByType(), BeforeValidator(named)] = ArideSettings()
     learner: LearnerSettings = LearnerSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
     judge: JudgeSettings = JudgeSettings()

@@ -31,8 +31,8 @@ from distrl.experiment.spent import Spent, by_other_code, code_version, note, ti
 from distrl.experiment.warmup import FOLDER as WARMUPS
 from distrl.experiment.warmup import adapter_file, shared, warm_up
 from distrl.files import make_folder, write
-from distrl.policy.plugin import plugin_code
 from distrl.processor import processor
+from distrl.runs.plugin_code import plugin_code
 
 FOLDER: Final = "cells"
 ENDED_S: Final = 0.5
@@ -53,10 +53,10 @@ def persisted(cell: Cell, out: Path) -> CellResult | None:
 
 
 def code_of(cells: Sequence[Cell]) -> str:
-    """`code_version`, after the code of other packages that bring the policies of arms that learn. Raises PolicyError
-    where a base model cannot be read."""
-    learning = {cell.base_model: cell for cell in cells if cell.arm.learns}
-    plugins = {code for cell in learning.values() if (code := plugin_code(cell.config.policy)) is not None}
+    """`code_version`, after the code of other packages that bring policies or algorithms of arms that learn. Raises
+    PolicyError where a base model cannot be read."""
+    learning = {(cell.base_model, cell.arm.name): cell for cell in cells if cell.arm.learns}
+    plugins = {code for cell in learning.values() for code in plugin_code(cell.config).values()}
     return ", ".join([*sorted(plugins), code_version()])
 
 

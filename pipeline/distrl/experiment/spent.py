@@ -31,8 +31,8 @@ R = TypeVar("R")
 @dataclass(frozen=True, slots=True)
 class Spent:
     """processor_s: seconds of processor time of one process, over all of its threads. code: a commit or a release,
-    after those of the packages that bring its policies (`cells.code_of`). format: `plan.FORMAT` of that code.
-    processor: on which it ran. Both are None where an earlier release noted neither."""
+    after those of the packages that bring its policies or algorithms (`cells.code_of`). format: `plan.FORMAT` of that
+    code. processor: on which it ran. Both are None where an earlier release noted neither."""
 
     processor_s: float
     code: str

@@ -193,5 +193,5 @@ def refuse_other_weights(known: Version, weights: bytes) -> None:
             f"version {known.version}",
             f"redoing update {known.update} gives weights {found}; published were {known.adapter.sha256}",
             "use the package versions and the kind of processor that the run began with; where another package brings "
-            "the policy, `distrl runs show` of the run says which code of it, and since when",
+            "the policy or the algorithm, `distrl runs show` of the run says which code of it, and since when",
         )

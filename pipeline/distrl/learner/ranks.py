@@ -28,16 +28,18 @@ from numpy.typing import NDArray
 
 from distrl.algorithms.protocol import Metrics
 from distrl.clock import SYSTEM_CLOCK
-from distrl.config import Config
+from distrl.config import Config, PluginSettings
+from distrl.config.brought import package_of
 from distrl.errors import ConfigError, PolicyError, StoreError
 from distrl.learner.ahead import LookAhead
 from distrl.learner.fold import fold, usable_of
 from distrl.learner.screens import Screens
 from distrl.learner.state import LearnerState
+from distrl.plugins import ALL_FILES
 from distrl.policy.feature_folder import FeatureFolder, maker_of
 from distrl.policy.features import Images
-from distrl.policy.plugin import ALL_FILES, plugin_code, plugin_files
 from distrl.ranks.group import Ranks
+from distrl.runs.plugin_code import SETTING, plugin_code, plugin_files, what
 from distrl.runs.settings import learning_fingerprint
 from distrl.telemetry.monitor import Monitor
 from distrl.types import LoggedTrajectory, ObjectRef, Update
@@ -200,7 +202,8 @@ class Leader:
                 f"update {update.u}",
                 "has made weights that are not finite, and would again after a restart; they are not published",
                 "begin a new run with smaller steps (algorithm.lr, algorithm.critic_lr, warmup.lr), or correct the "
-                "policy's score; `distrl ablate --set algorithm.lr=...` tries settings on this log",
+                f"policy's score{_or_algorithm(self._config)}; `distrl ablate --set algorithm.lr=...` tries settings "
+                "on this log",
             )
         return metrics
 
@@ -320,15 +323,24 @@ def refuse_other_settings(config: Config, ranks: Ranks) -> None:
             f"those of rank {', '.join(map(str, other))} are not those of rank 0 (run {found[0][0]})",
             "give every rank the same --config, --set and DISTRL_* variables, and the same base model",
         )
-    plugins = ranks.gather(plugin_code(config.policy) or "DistRL")
-    if other := _unlike_rank_0(plugins):
-        files = ranks.gather(plugin_files(config.policy))
-        raise ConfigError(
-            "policy.base_model",
-            f"its policy is of {plugins[other[0]]} on rank {', '.join(map(str, other))}, and of {plugins[0]} on rank 0"
-            + _first_unlike(files[0], files[other[0]]),
-            f"install the same package on the host of every rank; {ALL_FILES}",
-        )
+    here = plugin_code(config)
+    for path, setting in SETTING.items():
+        plugins = ranks.gather(here.get(path, "DistRL"))
+        if other := _unlike_rank_0(plugins):
+            files = ranks.gather(plugin_files(config, path))
+            raise ConfigError(
+                setting,
+                f"its {what(path)} is of {plugins[other[0]]} on rank {', '.join(map(str, other))}, and of {plugins[0]} "
+                f"on rank 0{_first_unlike(files[0], files[other[0]])}",
+                f"install the same package on the host of every rank; {ALL_FILES}",
+            )
+
+
+def _or_algorithm(config: Config) -> str:
+    """What else may be wrong with weights that are not finite."""
+    if isinstance(config.algorithm, PluginSettings):
+        return f" or the algorithm ({config.algorithm.type} of the package {package_of(config.algorithm)})"
+    return ""
 
 
 def _first_unlike(here: Mapping[str, str], there: Mapping[str, str]) -> str:

@@ -31,7 +31,7 @@ from safetensors import SafetensorError
 from distrl.accelerator import kind_of
 from distrl.config import PolicySettings, ServerSettings
 from distrl.errors import ConfigError
-from distrl.policy.plugin import OURS, named_code
+from distrl.plugins import OURS, named_code
 from distrl.policy.protocol import ImageFeatures, Policy
 from distrl.policy.registry import package_of
 from distrl.types import ScreenSize

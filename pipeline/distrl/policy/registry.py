@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from distrl import config as settings
+from distrl import plugins
 from distrl.errors import PolicyError
 from distrl.policy.autoui.directory import FORMAT
 from distrl.policy.autoui_t5.directory import FORMAT as T5_FORMAT
@@ -23,9 +23,10 @@ from distrl.policy.protocol import Policy, Tokenizer
 from distrl.policy.recurrent_q.directory import FORMAT as Q_FORMAT
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     import torch
 
-GROUP: Final = "distrl.policies"
 SHIPPED: Final = Path(__file__).parent / "autoui" / "shipped"
 """The tiny base model that comes with the package."""
 
@@ -62,7 +63,7 @@ def tokenizer_of(policy: settings.PolicySettings) -> Tokenizer:
     """The tokenizer of the base model that the settings name, or of the shipped one. Raises PolicyError."""
     directory = _directory(policy)
     found = _able_family(directory, policy).tokenizer(directory, policy)
-    _refuse_lacking(found, Tokenizer, "Tokenizer")
+    plugins.refuse_lacking(found, Tokenizer, PolicyError)
     return found
 
 
@@ -82,8 +83,8 @@ def policy_of(policy: settings.PolicySettings, seed: int = 0, device: torch.devi
                 f"{lacks} (Policy.{name})",
                 f"{fix}: distrl.policy.protocol",
             )
-    _refuse_lacking(found, Policy, "Policy")
-    _refuse_lacking(found.tokenizer, Tokenizer, "Tokenizer")
+    plugins.refuse_lacking(found, Policy, PolicyError)
+    plugins.refuse_lacking(found.tokenizer, Tokenizer, PolicyError)
     for name, parameter in found.parameters().items():
         if str(parameter.dtype) != TRAINED:
             raise PolicyError(
@@ -106,17 +107,6 @@ def policy_of(policy: settings.PolicySettings, seed: int = 0, device: torch.devi
     return found
 
 
-def _refuse_lacking(found: object, protocol: type, name: str) -> None:
-    """Raises PolicyError where another package's object lacks what only a learner would ask it for, servers running."""
-    lacking = [each for each in vars(protocol) if not each.startswith("_") and not hasattr(found, each)]
-    if lacking:
-        raise PolicyError(
-            f"{type(found).__module__}.{type(found).__name__}",
-            f"lacks {', '.join(f'{name}.{each}' for each in lacking)}",
-            "add what is lacking: distrl.policy.protocol says what each does",
-        )
-
-
 def base_sha256(policy: settings.PolicySettings) -> str:
     """The identity of the base model that the settings name. Raises PolicyError."""
     directory = _directory(policy)
@@ -127,8 +117,8 @@ def package_of(policy: settings.PolicySettings) -> str:
     """The package, by its name at import, whose code reads the base model that the settings name. Raises PolicyError
     where two have its format."""
     name = _format(_directory(policy))
-    plugin = None if name in FAMILIES else _entry(name)
-    return (__name__ if plugin is None else plugin.module).partition(".")[0]
+    plugin = None if name in FAMILIES else plugins.entry(plugins.POLICIES, name, PolicyError)
+    return plugins.OURS if plugin is None else plugins.package_of(plugin)
 
 
 def _directory(policy: settings.PolicySettings) -> Path:
@@ -151,18 +141,18 @@ def _family(directory: Path) -> PolicyFamily:
     name = _format(directory)
     if name in FAMILIES:
         return FAMILIES[name]()
-    plugin = _entry(name)
+    plugin = plugins.entry(plugins.POLICIES, name, PolicyError)
     if plugin is None and _is_vision_language(name):
         from distrl.policy.vlm.family import VLM
 
         return VLM
     if plugin is None:
-        known = ", ".join(sorted({*FAMILIES, *(each.name for each in entry_points(group=GROUP))}))
+        known = ", ".join(sorted({*FAMILIES, *plugins.names(plugins.POLICIES)}))
         raise PolicyError(
             str(directory / CONFIG),
             f"is of format {name!r:.60}, which no policy reads",
             f"formats: {known}, or a vision-language model of Hugging Face; {HINT}. One of another package is found "
-            f"where that package is installed, by its entry point {name!r:.60} in the group {GROUP}",
+            f"where that package is installed, by its entry point {name!r:.60} in the group {plugins.POLICIES}",
         )
     return _plugin(plugin)
 
@@ -173,18 +163,6 @@ def _format(directory: Path) -> str:
     return str(found.get("format") or found.get("model_type"))
 
 
-def _entry(name: str) -> EntryPoint | None:
-    """The entry point of this name. Raises PolicyError where two packages have one."""
-    found = list({each.value: each for each in entry_points(group=GROUP, name=name)}.values())
-    if len(found) > 1:
-        raise PolicyError(
-            f"entry point {name}",
-            f"two packages have it: {' and '.join(sorted(each.value for each in found))}",
-            "uninstall all but one",
-        )
-    return found[0] if found else None
-
-
 def _is_vision_language(model_type: str) -> bool:
     """Whether the transformers library has models of that type that read images and text."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
@@ -193,14 +171,7 @@ def _is_vision_language(model_type: str) -> bool:
 
 
 def _plugin(entry: EntryPoint) -> PolicyFamily:
-    try:
-        family = entry.load()
-    except Exception as error:  # whatever importing another package raises
-        raise PolicyError(
-            f"entry point {entry.name}",
-            f"{entry.value} cannot be loaded: {type(error).__name__}: {error}",
-            "correct its package, or install what it needs",
-        ) from error
+    family = plugins.loaded(entry, PolicyError)
     if not isinstance(family, PolicyFamily):
         raise PolicyError(
             f"entry point {entry.name}",

@@ -26,7 +26,8 @@ from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import LEARNING, Config, load
 from distrl.errors import BrokerError, ConfigError, WireError
-from distrl.policy.plugin import ALL_FILES, SOURCES, plugin_code
+from distrl.plugins import ALL_FILES, SOURCES
+from distrl.runs.plugin_code import PACKAGES, plugin_code, what
 from distrl.runs.settings import (
     ABSENT,
     NOT_SETTINGS,
@@ -55,8 +56,7 @@ OWN_SINCE = frozenset({"devices.settle_unchanged_s"})
 may be meant for the phones of a local stack."""
 STORE_URL = "store.url"
 """If a record has None for it, earlier records no longer count for the store, and each process uses its own."""
-PLUGIN = "plugin.policy"
-"""Not a setting: the package, other than DistRL, that provides the run's policy, and its code."""
+CODE_OF_ALGORITHM = "plugin.algorithm"
 INCOMPLETE = "copy.incomplete"
 """Not a setting: in the record that `runs copy` writes before all others, and deletes once everything is copied."""
 LEARNED = "the newest update or version"
@@ -209,11 +209,12 @@ def base_tree(found: RecordedSettings, here: Config) -> dict[str, Any]:
             continue
         if path not in ours and (section != "algorithm" or same_algorithm):
             if section in LEARNING:
+                brought = values.get(CODE_OF_ALGORITHM) if section == "algorithm" else None
                 raise ConfigError(
                     path,
                     f"run {here.run} was made with this setting (it is {json.dumps(value)}), which this version of "
-                    "DistRL does not have",
-                    f"use version {found.history[-1].software}, or choose a new `run`",
+                    f"{'DistRL' if brought is None else 'the package that brings its algorithm'} does not have",
+                    f"use {brought or f'version {found.history[-1].software}'}, or choose a new `run`",
                 )
             continue
         node = tree.setdefault(section, {})
@@ -231,9 +232,9 @@ def join(config: Config, found: RecordedSettings | None, role: str, sources: Seq
 
     Warns of each setting that differs. The learner decides the settings that the fold reads: while nothing is learned,
     it records its own; after that it is refused unless they are those of `learned_with`. For a run that has learned and
-    has recorded no settings, no other ones are recorded. If another package provides the policy, it warns of other
-    code, and records that of the learner. sources: as in `config.sources`. Raises ConfigError, BrokerError,
-    PolicyError.
+    has recorded no settings, no other ones are recorded. If another package provides the policy or the algorithm, it
+    warns of other code, and records that of the learner. sources: as in `config.sources`. Raises ConfigError,
+    BrokerError, PolicyError.
     """
     here = run_settings(config)
     if found is None:
@@ -241,9 +242,7 @@ def join(config: Config, found: RecordedSettings | None, role: str, sources: Seq
             return
         fingerprint = learned_with(config)
         if fingerprint is None or fingerprint == learning_fingerprint(config):
-            plugin = plugin_code(config.policy)
-            named = {} if plugin is None else {PLUGIN: plugin}
-            append(config, role, sources, {**here, **named}, is_change=False)
+            append(config, role, sources, {**here, **plugin_code(config)}, is_change=False)
             join(config, recorded(config), role, sources)  # another role may have been first
         elif role == LEARNER:
             refuse_other_settings(fingerprint, config, LEARNED)
@@ -261,7 +260,7 @@ def join(config: Config, found: RecordedSettings | None, role: str, sources: Seq
     for each in differ:
         if role != LEARNER or each not in of_fold:
             LOG.warning("%s", _differs(each, config.run, sources, may_change=each not in of_fold))
-    _compare_plugin(config, found.values.get(PLUGIN), role, sources)
+    _compare_plugins(config, found.values, role, sources)
 
 
 def refuse_changed(config: Config) -> None:
@@ -280,28 +279,29 @@ def refuse_changed(config: Config) -> None:
 
 def _differing(found: RecordedSettings, here: Mapping[str, Any]) -> list[Difference]:
     """The differences in settings that belong to the run. here: the settings of a process, by path."""
-    return [each for each in differences(found.values, here) if each.path not in OWN_SINCE | {PLUGIN}]
+    return [each for each in differences(found.values, here) if each.path not in OWN_SINCE | PACKAGES.keys()]
 
 
-def _compare_plugin(config: Config, run: str | None, role: str, sources: Sequence[str]) -> None:
-    """Warn where the package that provides the policy has other code than `run`, that of the run. If the role is the
+def _compare_plugins(config: Config, run: Mapping[str, Any], role: str, sources: Sequence[str]) -> None:
+    """Warn where a package that provides the policy or the algorithm has other code than the run's. If the role is the
     learner, record its code, with which later processes are compared. No warning for a run whose code was not recorded,
-    or was recorded by earlier software."""
-    here = plugin_code(config.policy)
-    if here == run:
-        return
-    if run is not None and SOURCES not in run:
-        LOG.warning(
-            "the policy is of %s here, and of %s in run %s: the same log may give other weights. Hint: %s",
-            here or "DistRL",
-            run,
-            config.run,
-            f"`distrl learner --verify --from-start --run {config.run}` says whether it does"
-            if role == LEARNER
-            else f"install the package that its learner has, or start the learner again with this one; {ALL_FILES}",
-        )
-    if role == LEARNER:
-        append(config, role, sources, {PLUGIN: here}, is_change=True)
+    or was recorded by earlier software. run: the run's recorded values, by path."""
+    here = plugin_code(config)
+    unlike = [path for path in PACKAGES if here.get(path) != run.get(path)]
+    for path in unlike:
+        if (of_run := run.get(path)) is not None and SOURCES not in of_run:
+            LOG.warning(
+                "the %s is of %s here, and of %s in run %s: the same log may give other weights. Hint: %s",
+                what(path),
+                here.get(path, "DistRL"),
+                of_run,
+                config.run,
+                f"`distrl learner --verify --from-start --run {config.run}` says whether it does"
+                if role == LEARNER
+                else f"install the package that its learner has, or start the learner again with this one; {ALL_FILES}",
+            )
+    if role == LEARNER and unlike:
+        append(config, role, sources, {path: here.get(path) for path in unlike}, is_change=True)
 
 
 def learned_with(config: Config) -> str | None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import brought_algorithm
 import numpy as np
 import PIL
 import pytest
@@ -26,7 +27,7 @@ from distrl.offline.ablation.persisted import PersistedArms, code_digest
 from distrl.offline.ablation.report import Evaluated, Result
 from distrl.offline.ablation.run import ArmEvaluation, clear, played_on, refuse_foreign
 from distrl.offline.estimates import Estimate
-from distrl.policy.plugin import files_sha256
+from distrl.plugins import files_sha256
 from distrl.processor import processor_and_packages
 from distrl.types import Outcome, Split
 from learner.world import Screens, config, save_tiny_base, update_of, windows
@@ -301,17 +302,34 @@ def test_other_code_or_another_run_is_another_arm(
 
 def test_code_of_the_package_that_brings_the_policy_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    ours, package = code_digest("distrl"), tmp_path / "brings_policies"
+    ours, package = code_digest([]), tmp_path / "brings_policies"
     package.mkdir()
     (package / "__init__.py").touch()
     found = set()
     for source in ("x = 1", "x = 2"):
         (package / "model.py").write_text(source)
         (tmp_path / "brings_one.py").write_text(source)
-        found |= {code_digest("brings_policies"), code_digest("brings_one")}
+        found |= {code_digest(["brings_policies"]), code_digest(["brings_one"])}
         files_sha256.cache_clear()  # as in the next process
     assert len(found | {ours}) == 5
-    assert code_digest("distrl") == ours
+    assert code_digest([]) == ours
+
+
+def test_an_arm_of_another_packages_algorithm_is_folded_again_once_its_code_is_another(
+    settings: Config, log: RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = brought_algorithm.install(tmp_path / "site")
+    brought_algorithm.use(site, monkeypatch)
+    (baseline, arm) = plan(settings, [f"algorithm.type={brought_algorithm.TYPE}"]).arms
+    clear(tmp_path, set())
+    saved = PersistedArms(tmp_path, log, None)
+    saved.save_fold(result_of(arm))
+    saved.save_fold(result_of(baseline))
+    assert saved.find(arm) == result_of(arm)
+    brought_algorithm.edit(site, "np.minimum", "np.fmin")
+    brought_algorithm.use(site, monkeypatch)
+    assert saved.find(arm) is None
+    assert saved.find(baseline) == result_of(baseline)
 
 
 @pytest.mark.parametrize("cut_at", [0, 1, 40, 64, 65, 66, 200, -1])

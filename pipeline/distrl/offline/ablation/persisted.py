@@ -15,7 +15,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -29,9 +29,9 @@ from distrl.offline.ablation.fold import Folded, Identity
 from distrl.offline.ablation.log import Branch, RunLog
 from distrl.offline.ablation.report import Evaluated, Result
 from distrl.offline.estimates import Estimate
-from distrl.policy.plugin import OURS, files_sha256, sources_sha256
-from distrl.policy.registry import package_of
+from distrl.plugins import files_sha256, sources_sha256
 from distrl.processor import processor_and_packages
+from distrl.runs.plugin_code import packages
 from distrl.runs.settings import learning_fingerprint
 from distrl.wire.codec import encode
 
@@ -65,7 +65,7 @@ class PersistedArms:
         config = arm.config
         parts = {
             **self._common,
-            "code": code_digest(package_of(config.policy)),
+            "code": code_digest(packages(config).values()),
             "run": config.run,
             "sets": arm.sets,
             "versions": None if arm.sets else self._versions,
@@ -175,11 +175,11 @@ def _branch(branch: Branch) -> Iterator[bytes]:
         yield encode(logged.trajectory)
 
 
-def code_digest(policy: str) -> str:
-    """sha256 over the sources of distrl and simphone, and the files of the package of this name, which brings the
-    policy: another version may fold or play differently."""
-    ours = sources_sha256("distrl", "simphone")
-    return ours if policy == OURS else _sha256([ours, files_sha256(policy)])
+def code_digest(others: Iterable[str]) -> str:
+    """sha256 over the sources of distrl and simphone, and the files of the `others`, packages that bring the policy or
+    the algorithm: another version may fold or play differently."""
+    ours, theirs = sources_sha256("distrl", "simphone"), [files_sha256(package) for package in sorted({*others})]
+    return _sha256([ours, *theirs]) if theirs else ours
 
 
 def _sha256(parts: object) -> str:

@@ -40,7 +40,7 @@ from distrl.offline.ablation.fold import Folded, Identity, Shared, checkpoint_of
 from distrl.offline.ablation.log import RunLog, cut, read_log, update_range
 from distrl.offline.ablation.persisted import ADAPTERS, FOLDER, PersistedArms
 from distrl.offline.ablation.report import Ablation, Evaluated, Result, to_json, to_markdown
-from distrl.policy.plugin import OURS
+from distrl.plugins import OURS
 from distrl.policy.recurrent_q.tokenizer import GridTokenizer
 from distrl.policy.registry import package_of, policy_of, tokenizer_of
 from distrl.rollout.episode import Episode

@@ -1,5 +1,5 @@
-"""Names the code of a package that brings a family of policies, by versions and a digest, so that an edit of it is
-noticed.
+"""What other packages bring: it is found by entry points, and its code is named by versions and a digest, so that an
+edit of it is noticed.
 
 The digest covers all files of the package's distributions; for an editable install, which does not list its files,
 those of the package. It does not cover other distributions that the package imports.
@@ -11,13 +11,16 @@ import hashlib
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from importlib.metadata import Distribution, distribution, entry_points, packages_distributions
+from importlib.metadata import Distribution, EntryPoint, distribution, entry_points, packages_distributions
 from pathlib import Path, PurePath
-from typing import Final
+from typing import Any, Final
 
-from distrl.config import PolicySettings
-from distrl.policy.registry import GROUP, package_of
+from distrl.errors import DistrlError
 
+POLICIES: Final = "distrl.policies"
+ALGORITHMS: Final = "distrl.algorithms"
+GROUPS: Final = (POLICIES, ALGORITHMS)
+"""The groups of entry points."""
 OURS: Final = __name__.partition(".")[0]
 SHOWN: Final = 12
 """Hex digits of a digest in what names a package."""
@@ -34,11 +37,50 @@ EDITABLE: Final = ("__editable__", "_editable_impl_")
 """Prefixes of the files that point to the sources of an editable install. They hold paths of one machine."""
 
 
-def plugin_code(policy: PolicySettings) -> str | None:
-    """What names the code of the package that brings the family of the base model; None where that is DistRL's own.
-    Raises PolicyError where the base model cannot be read."""
-    package = package_of(policy)
-    return None if package == OURS else named_code(package)
+def names(group: str) -> list[str]:
+    """The names that other packages have in `group`, sorted. Nothing is imported."""
+    return sorted({each.name for each in entry_points(group=group)})
+
+
+def entry(group: str, name: str, error: type[DistrlError]) -> EntryPoint | None:
+    """The entry point of this name; None where there is none. Raises `error` where two packages have one."""
+    found = list({each.value: each for each in entry_points(group=group, name=name)}.values())
+    if len(found) > 1:
+        raise error(
+            f"entry point {name}",
+            f"two packages have it: {' and '.join(sorted(each.value for each in found))}",
+            "uninstall all but one",
+        )
+    return found[0] if found else None
+
+
+def loaded(entry: EntryPoint, error: type[DistrlError]) -> Any:
+    """What the entry point names. Raises `error` where it cannot be loaded."""
+    try:
+        return entry.load()
+    except Exception as raised:  # whatever importing another package raises
+        raise error(
+            f"entry point {entry.name}",
+            f"{entry.value} cannot be loaded: {type(raised).__name__}: {raised}",
+            "correct its package, or install what it needs",
+        ) from raised
+
+
+def refuse_lacking(found: object, protocol: type, error: type[DistrlError]) -> None:
+    """Raises `error` where another package's object lacks members of `protocol`, which only a learner would ask it for,
+    servers running."""
+    lacking = [each for each in vars(protocol) if not each.startswith("_") and not hasattr(found, each)]
+    if lacking:
+        raise error(
+            f"{type(found).__module__}.{type(found).__name__}",
+            f"lacks {', '.join(f'{protocol.__name__}.{each}' for each in lacking)}",
+            f"add what is lacking: {protocol.__module__} says what each does",
+        )
+
+
+def package_of(entry: EntryPoint) -> str:
+    """The package, by its name at import, that an entry point leads to."""
+    return entry.module.partition(".")[0]
 
 
 def named_code(package: str) -> str:
@@ -47,11 +89,9 @@ def named_code(package: str) -> str:
     return f"{', '.join(versions or [package])} (files {files_sha256(package)[:SHOWN]})"
 
 
-def plugin_files(policy: PolicySettings) -> dict[str, str]:
-    """The files behind `plugin_code` by their names, each with its sha256 (hex); none where that is None. They are read
-    now. Raises as that does."""
-    package = package_of(policy)
-    return {} if package == OURS else {name: _content_sha256(file).hex() for name, file in _files(package).items()}
+def sha256_by_file(package: str) -> dict[str, str]:
+    """The files behind `named_code` by their names, each with its sha256 (hex). They are read now."""
+    return {name: _content_sha256(file).hex() for name, file in _files(package).items()}
 
 
 @cache
@@ -80,10 +120,10 @@ def sources_sha256(*packages: str) -> str:
 def _distributions(package: str) -> Sequence[Distribution]:
     """Those that a package belongs to, by name."""
     # both, as the list of a distribution that is installed as editable has no packages
-    families = [each for each in entry_points(group=GROUP) if each.module.partition(".")[0] == package]
-    names = {each.dist.name for each in families if each.dist}
-    names.update(packages_distributions().get(package, ()))
-    return [distribution(name) for name in sorted(names)]
+    brought = [each for group in GROUPS for each in entry_points(group=group) if package_of(each) == package]
+    found = {each.dist.name for each in brought if each.dist}
+    found.update(packages_distributions().get(package, ()))
+    return [distribution(name) for name in sorted(found)]
 
 
 def _files(package: str) -> dict[str, Path]:

@@ -1,4 +1,5 @@
-"""What names the code of a package that brings a policy changes with the code, whatever its version says."""
+"""What names the code of a package that brings a policy or an algorithm changes with the code, whatever its version
+says."""
 
 from __future__ import annotations
 
@@ -6,17 +7,19 @@ import shutil
 from pathlib import Path
 
 import brought
+import brought_algorithm
 import byte_policy
 import pytest
-from distrl.config import PolicySettings
-from distrl.policy.plugin import files_sha256, plugin_code, sources_sha256
+from distrl.config import load
+from distrl.plugins import files_sha256, sources_sha256
+from distrl.runs.plugin_code import plugin_code
 
 
 def seen(site: Path, base: Path) -> str:
     return brought.in_another_process(
         site,
-        "from distrl.config import PolicySettings\nfrom distrl.policy.plugin import plugin_code\n"
-        f"print(plugin_code(PolicySettings(base_model={str(base)!r})))",
+        "from distrl.config import load\nfrom distrl.runs.plugin_code import plugin_code\n"
+        f"print(plugin_code(load(sets=['policy.base_model={base}'], environ={{}}))['plugin.policy'])",
     )
 
 
@@ -32,8 +35,24 @@ def test_an_edit_is_seen_under_the_same_version_and_a_version_over_the_same_code
     assert after != before
 
 
-def test_a_policy_of_distrl_itself_has_no_such_code() -> None:
-    assert plugin_code(PolicySettings()) is None
+def test_what_is_of_distrl_itself_has_no_such_code() -> None:
+    assert plugin_code(load(environ={})) == {}
+
+
+def test_an_algorithm_has_its_code_beside_that_of_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policies, algorithms = brought.install(tmp_path / "policies"), brought_algorithm.install(tmp_path / "algorithms")
+    brought.use(policies, monkeypatch)
+    brought_algorithm.use(algorithms, monkeypatch)
+    of_policy = f"policy.base_model={byte_policy.save(tmp_path / 'base')}"
+    of_algorithm = f"algorithm.type={brought_algorithm.TYPE}"
+    both = plugin_code(load(sets=[of_policy, of_algorithm], environ={}))
+    assert both["plugin.policy"].startswith("users_family 1 (files ")
+    assert both["plugin.algorithm"].startswith("users_awr 1 (files ")
+    assert plugin_code(load(sets=[of_algorithm], environ={})) == {"plugin.algorithm": both["plugin.algorithm"]}
+    brought_algorithm.edit(algorithms, "np.minimum", "np.fmin")
+    brought_algorithm.use(algorithms, monkeypatch)
+    after = plugin_code(load(sets=[of_policy, of_algorithm], environ={}))
+    assert {path for path in both if after[path] != both[path]} == {"plugin.algorithm"}
 
 
 def test_a_process_goes_by_the_code_that_it_has_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

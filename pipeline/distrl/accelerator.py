@@ -90,13 +90,18 @@ def explained(pass_rows: int) -> Iterator[None]:
         with enough_memory(where, "for a pass of the model", f"start a new run with {lower}, or {HALF}; {MORE}"):
             yield
     except RuntimeError as error:
-        if DETERMINISM in str(error):
+        if _lacks_kernel(error):
             raise ComputeError(
                 "learner.device",
                 f"torch has no deterministic kernel there for a part of this model ({first_line(error)})",
                 "set learner.device=cpu in a new run, or use another base model",
             ) from error
         raise
+
+
+def is_explained(error: Exception) -> bool:
+    """Whether `explained` says what fixes it."""
+    return isinstance(error, RuntimeError) and (is_out_of_memory(error) or _lacks_kernel(error))
 
 
 def placing(device: torch.device) -> AbstractContextManager[None]:
@@ -135,6 +140,11 @@ def enough_memory(where: str, doing: str, hint: str) -> Iterator[None]:
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether torch says that there is not enough memory, on a GPU or on the CPU."""
     return isinstance(error, torch.OutOfMemoryError) or CPU_MEMORY in str(error)
+
+
+def _lacks_kernel(error: RuntimeError) -> bool:
+    """Whether torch says that it has no deterministic kernel."""
+    return DETERMINISM in str(error)
 
 
 def _make_exact() -> None:

@@ -49,6 +49,10 @@ class PolicyError(DistrlError):
     """Weights that do not belong to the base model, or a base model that cannot be read."""
 
 
+class AlgorithmError(DistrlError):
+    """An algorithm that another package brings has raised an error of its own."""
+
+
 class ComputeError(DistrlError):
     """The processor cannot do what is asked: its memory is not enough, or it lacks a deterministic kernel."""
 

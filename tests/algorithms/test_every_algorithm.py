@@ -1,9 +1,12 @@
-"""What every algorithm of the registry holds, by the real fold: same log, same bits, whatever happens in between."""
+"""What every algorithm of the registry holds, by the real fold: same log, same bits, whatever happens in between. And
+what one of another package does."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+import brought_algorithm
 import numpy as np
 import pytest
 import torch
@@ -20,7 +23,7 @@ from learner.world import Screens, config, folded, q_base, save_tiny_base, updat
 UPDATES = 7
 SMALL = {"minibatches": "2", "batch_size": "8", "critic_warmup_updates": "1", "group_size": "3", "target_updates": "2"}
 EPISODES_PER_TASK = 3
-TYPES = sorted(str(each.model_fields["type"].default) for each in ALGORITHMS)
+TYPES = [*sorted(str(each.model_fields["type"].default) for each in ALGORITHMS), brought_algorithm.TYPE]
 
 GIVEN: dict[str, set[str]] = {
     "aride": set(COLUMNS),
@@ -29,17 +32,26 @@ GIVEN: dict[str, set[str]] = {
     "filtered_bc": set(),
     "grpo": {"advantage"},
     "r2d3": {"priority"},
+    brought_algorithm.TYPE: {"value", "advantage"},
     "vtrace": {"value", "advantage", "ratio"},
 }
 """What each algorithm holds of the steps that it draws; none is made up for the others."""
 
 
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The package of docs/learning.md is there."""
+    with pytest.MonkeyPatch.context() as patch:
+        brought_algorithm.use(brought_algorithm.install(tmp_path_factory.mktemp("site")), patch)
+        yield
+
+
 @pytest.fixture(scope="module", params=TYPES)
-def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Config:
+def settings(request: pytest.FixtureRequest, installed: None, tmp_path_factory: pytest.TempPathFactory) -> Config:
     """Small settings of each algorithm; of those in `SMALL` the ones that it has."""
     directory = tmp_path_factory.mktemp("base")
     save_tiny_base(directory)
-    (kind,) = (each for each in ALGORITHMS if each.model_fields["type"].default == request.param)
+    kind = type(load(sets=[f"algorithm.type={request.param}"], environ={}).algorithm)
     sets = [f"algorithm.{name}={value}" for name, value in SMALL.items() if name in kind.model_fields]
     chosen = load(sets=[f"algorithm.type={request.param}", "algorithm.replay.capacity=60", *sets], environ={})
     base = q_base(directory / "q", directory) if request.param == "r2d3" else directory

@@ -51,7 +51,8 @@ def critics_first(config: Config, updates: int, then: Phase) -> Callable[[int], 
 
 
 class Memory(Protocol):
-    """The trajectories that an algorithm learns from. Pure: no network, no I/O."""
+    """The trajectories that an algorithm learns from. Pure: no network, no I/O. A restart restores its `buffers`, and
+    loses whatever else changes."""
 
     @property
     def buffers(self) -> Mapping[str, CircularBuffer]:
@@ -160,7 +161,13 @@ def checked(score: Score, rows: int) -> Score:
 
 
 class Algorithm(Protocol):
-    """Learns from a memory. One object per learner state, used by one thread."""
+    """Learns from a memory. One object per learner state, used by one thread.
+
+    A learner that starts again makes a new object, and restores `modules`, `optimisers`, the policy and the memory's
+    `buffers` alone. Any other attribute that changes from update to update is lost then, as a running mean or a count
+    would be, and the run goes on with other weights. Compute such a value from `u` and the buffers, or keep it in a
+    module, as a parameter without gradient.
+    """
 
     @property
     def memory(self) -> Memory: ...

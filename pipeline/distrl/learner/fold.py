@@ -31,7 +31,8 @@ def fold(
 
     window: the records between the state's watermarks and the update's, in log order, each task once.
     Raises ValueError for any other window, and what `images` raises (StoreError); `state` is unchanged then. Raises
-    ComputeError where the processor fails, as when its memory is exhausted; `state` is unusable then.
+    ComputeError where the processor fails, as when its memory is exhausted, and AlgorithmError where an algorithm of
+    another package does; `state` is unusable then.
     """
     _refuse_wrong_window(state, window, update)
     usable = usable_of(state, window)

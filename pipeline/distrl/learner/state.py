@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch.optim import AdamW
 from distrl.accelerator import device_of
 from distrl.algorithms.cloning import warmup
 from distrl.algorithms.protocol import Algorithm, Context, Memory, Metrics, Optimised
-from distrl.algorithms.registry import algorithm_of, cloning_updates
+from distrl.algorithms.registry import algorithm_of, cloning_updates, named_where_brought
 from distrl.compute import Compute
 from distrl.config import Config
 from distrl.errors import ConfigError, StoreError
@@ -108,13 +109,22 @@ class LearnerState:
         return self.algorithm.memory.refuses(trajectory)
 
     def learn(self, new: Iterable[LoggedTrajectory]) -> Metrics:
-        """Offer the new trajectories to the memories and make the update. The caller increments `u`."""
+        """Offer the new trajectories to the memories and make the update. The caller increments `u`. Raises
+        AlgorithmError where an algorithm of another package fails."""
         if self.u >= self.context.config.warmup.updates:
             self.warmup = None  # drops its demonstrations and its optimiser's moments too
         for logged in new:
-            for memory in self.memories():
-                memory.admit(logged)
-        return self.learning.update(self.u)
+            if self.warmup is not None:
+                self.warmup.memory.admit(logged)
+            with self._of_algorithm():
+                self.algorithm.memory.admit(logged)
+        if self.warmup is not None:
+            return self.warmup.update(self.u)
+        with self._of_algorithm():
+            return self.algorithm.update(self.u)
+
+    def _of_algorithm(self) -> AbstractContextManager[None]:
+        return named_where_brought(self.context.config, self.u)
 
     def screens(self, trajectories: Iterable[LoggedTrajectory]) -> Iterator[ObjectRef]:
         """The screenshots that the fold reads, in order, with repetitions."""

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 from distrl.config import RUN_NAME, Config
 from distrl.config.algorithms import DEFAULT
+from distrl.config.brought import NAME
 from distrl.librdkafka import SECRET
 
 OF_THE_CHART = {
@@ -65,14 +66,17 @@ def _sections(whole: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _by_type(union: dict[str, Any]) -> dict[str, Any]:
-    """One of several types of a section, chosen by `type`: a refusal is then about that type alone."""
+    """One of several types of a section, chosen by `type`: a refusal is then about that type alone. The settings of a
+    type of another package are not known here: the program checks them."""
     mapping = union["discriminator"]["mapping"]
     choices = [
         {"if": {"properties": {"type": {"const": name}}, "required": ["type"]}, "then": {"$ref": ref}}
         for name, ref in mapping.items()
     ]
     unnamed = {"if": {"not": {"required": ["type"]}}, "then": {"$ref": mapping[DEFAULT]}}
-    return {"type": "object", "properties": {"type": {"enum": list(mapping)}}, "allOf": [unnamed, *choices]}
+    brought = {"type": "string", "pattern": f"^{NAME.pattern}$"}
+    kind = {"if": brought, "then": {}, "else": {"enum": list(mapping)}}
+    return {"type": "object", "properties": {"type": kind}, "allOf": [unnamed, *choices]}
 
 
 def _secret(setting: dict[str, Any]) -> bool:

@@ -95,6 +95,7 @@ def test_chart_testing_finds_nothing(chart_testing: Path, helm: Path) -> None:
         ("config.feeder.max_lag=-1", r"at '/config/feeder/max_lag': minimum: got -1, want 0"),
         ("config.run=Not A Run", r"at '/config/run': 'Not A Run' does not match pattern"),
         ("config.algorithm.type=ppo", r"at '/config/algorithm/type': value must be one of 'aride'"),
+        ("config.algorithm.type=users.awr.x", r"at '/config/algorithm/type': value must be one of 'aride'"),
         ("config.algorithm.gama=0.9", r"at '/config/algorithm.*additional properties 'gama' not allowed"),
         ("config.kafka.sasl_password=x", r"at '/config/kafka': additional properties 'sasl_password' not allowed"),
         ("config.store.secret_key=x", r"at '/config/store': additional properties 'secret_key' not allowed"),
@@ -141,7 +142,12 @@ def test_values_without_newer_keys_are_rendered(helm: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ['config.algorithm={"gamma": 0.9}', 'config.algorithm={"type": "filtered_bc", "lr": 0.5}']
+    "value",
+    [
+        'config.algorithm={"gamma": 0.9}',
+        'config.algorithm={"type": "filtered_bc", "lr": 0.5}',
+        'config.algorithm={"type": "users_awr.awr", "beta": 0.5}',
+    ],
 )
 def test_an_algorithm_is_checked_by_its_type(helm: Path, value: str) -> None:
     done = helm_says(helm, "template", "run", str(CHART), "--values", str(MINIMAL), "--set-json", value)

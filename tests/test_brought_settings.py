@@ -122,7 +122,9 @@ def test_what_is_no_type_of_settings_is_refused_and_only_where_it_is_chosen(
     assert said in error.what
     assert "correct its package" in error.hint
     assert load(environ={}).algorithm.type == "aride"
-    assert not isinstance(refused("algorithm.most=3"), UnsoundHereError), "it is asked for, and left out"
+    other = refused("algorithm.most=3")
+    assert (other.where, other.what) == ("algorithm.most", "no such setting of algorithm.type aride")
+    assert not isinstance(other, UnsoundHereError), "the package is asked, and left out"
 
 
 def test_a_name_that_two_packages_have_is_refused(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +142,8 @@ def test_a_name_without_a_dot_takes_the_place_of_none_of_distrls_own(
     monkeypatch.syspath_prepend(str(brought.write(tmp_path, "another", {}, points)))
     assert installed() == []
     assert settings_of("aride") is None
-    assert refused("algorithm.type=mine").hint == OWN
+    hint = f"{OWN}; a package here has an entry point 'mine', which must be called PACKAGE.NAME"
+    assert refused("algorithm.type=mine").hint == hint
 
 
 def test_nothing_of_a_package_is_imported_before_it_is_chosen_nor_torch_after(tmp_path: Path) -> None:

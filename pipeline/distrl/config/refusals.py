@@ -16,7 +16,7 @@ from distrl.config.brought import NAME, installed
 from distrl.config.names import ENV_PREFIX, field_at, kinds_at, sections_of, siblings, untagged
 from distrl.errors import ConfigError
 from distrl.librdkafka import PropertyError
-from distrl.plugins import ALGORITHMS
+from distrl.plugins import ALGORITHMS, names
 
 UNKNOWN = "extra_forbidden"
 """pydantic's type of a problem: a name that no setting has."""
@@ -75,6 +75,8 @@ def _refusal(problem: ErrorDetails) -> ConfigError:
                 "; one of another package is found where that package is installed, by its entry point "
                 f"{written(wrong)} in the group {ALGORITHMS}"
             )
+        elif wrong in names(ALGORITHMS):
+            hint += f"; a package here has an entry point {written(wrong)}, which must be called PACKAGE.NAME"
         return ConfigError(f"{path}.type", f"no such type (it is {written(wrong)})", hint)
     if problem["type"] == UNKNOWN:
         of = f" of {loc[0]}.type {kind}" if kind else ""

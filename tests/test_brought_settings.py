@@ -11,8 +11,8 @@ import brought
 import pytest
 from brought_algorithm import TYPE, edit, install, use
 from distrl.config import UnsoundHereError, load
+from distrl.config.algorithm_plugins import installed, settings_of
 from distrl.config.algorithms import ALGORITHMS
-from distrl.config.brought import installed, settings_of
 from distrl.errors import ConfigError
 from distrl.offline.ablation.arms import plan
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 from distrl.config import RUN_NAME, Config
+from distrl.config.algorithm_plugins import NAME
 from distrl.config.algorithms import DEFAULT
-from distrl.config.brought import NAME
 from distrl.librdkafka import SECRET
 
 OF_THE_CHART = {

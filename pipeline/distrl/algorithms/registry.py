@@ -1,8 +1,8 @@
 """Every algorithm, by the type of its settings. `algorithm.type` chooses one; a run's warm-up comes before it,
 or is its own.
 
-Another package brings one with an entry point of the group `distrl.algorithms` (config/brought.py). Its settings name
-its `Registered`.
+Another package brings one with an entry point of the group `distrl.algorithms` (config/algorithm_plugins.py). Its
+settings name its `Registered`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from distrl.algorithms.r2d3.needs import refuse_other
 from distrl.algorithms.vtrace import Vtrace, vtrace_memory
 from distrl.config import Config, PluginSettings, Section
 from distrl.config import algorithms as settings
-from distrl.config.brought import TYPE, package_of
+from distrl.config.algorithm_plugins import TYPE, package_of
 from distrl.errors import AlgorithmError, ConfigError, DistrlError
 from distrl.policy.protocol import Tokenizer
 

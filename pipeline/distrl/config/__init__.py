@@ -1,5 +1,5 @@
-"""Every setting of the system: sections.py, phones.py and algorithms.py declare them, brought.py finds those of other
-packages, tree.py assembles them, loading.py reads them, and effects.py has what each one decides of a run."""
+"""Every setting of the system: sections.py, phones.py and algorithms.py declare them, algorithm_plugins.py finds those
+of other packages, tree.py assembles them, loading.py reads them, and effects.py has what each one decides of a run."""
 
 from distrl.config.algorithms import (
     ArideSettings,

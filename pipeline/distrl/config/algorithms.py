@@ -239,7 +239,7 @@ Own = (
 OwnSettings = Annotated[Own, Field(discriminator="type")]
 """One of DistRL's own; `type` says which."""
 AlgorithmSettings = Own | PluginSettings
-"""One of DistRL's own, or that of another package (brought.py)."""
+"""One of DistRL's own, or that of another package (algorithm_plugins.py)."""
 
 DEFAULT: Final = "aride"
 ALGORITHMS: Final = tuple(each.model_fields["type"].default for each in get_args(Own))

@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 from pydantic import SecretStr, ValidationError
 
+from distrl.config.algorithm_plugins import installed
 from distrl.config.algorithms import ALGORITHMS
-from distrl.config.brought import installed
 from distrl.config.names import ENV_PREFIX, field_at, kinds_at, sections_of
 from distrl.config.refusals import UnsoundHereError, explain, may_be_sound
 from distrl.config.tree import Config, path_of

@@ -12,8 +12,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from distrl.config.algorithm_plugins import settings_of
 from distrl.config.algorithms import PluginSettings
-from distrl.config.brought import settings_of
 from distrl.config.effects import Section
 from distrl.config.tree import CLIENT, Config, path_of
 from distrl.librdkafka import is_secret

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
+from distrl.config.algorithm_plugins import NAME, installed
 from distrl.config.allowed import allowed, written
-from distrl.config.brought import NAME, installed
 from distrl.config.names import ENV_PREFIX, field_at, kinds_at, sections_of, siblings, untagged
 from distrl.errors import ConfigError
 from distrl.librdkafka import PropertyError

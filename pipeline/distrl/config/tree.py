@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr, model_validator
 
+from distrl.config.algorithm_plugins import ByType
 from distrl.config.algorithms import AlgorithmSettings, ArideSettings, GrpoSettings, WarmupSettings, named
-from distrl.config.brought import ByType
 from distrl.config.effects import Effect, Section, effects, learned, shared
 from distrl.config.phones import OPERATIONS_PER_LEASE, AdbSettings, DeviceSettings, PhoneSettings
 from distrl.config.sections import (

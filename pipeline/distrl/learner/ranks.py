@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from distrl.algorithms.protocol import Metrics
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config, PluginSettings
-from distrl.config.brought import package_of
+from distrl.config.algorithm_plugins import package_of
 from distrl.errors import ConfigError, PolicyError, StoreError
 from distrl.learner.ahead import LookAhead
 from distrl.learner.fold import fold, usable_of

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from distrl.config import Config, brought
+from distrl.config import Config, algorithm_plugins
 from distrl.plugins import OURS, named_code, sha256_by_file
 from distrl.policy.registry import package_of
 
 PACKAGES: Final[Mapping[str, Callable[[Config], str]]] = {
     "plugin.policy": lambda config: package_of(config.policy),
-    "plugin.algorithm": lambda config: brought.package_of(config.algorithm),
+    "plugin.algorithm": lambda config: algorithm_plugins.package_of(config.algorithm),
 }
 """Path under which a run's log has the code -> the package, by its name at import. None of them is a setting."""
 SETTING: Final = {"plugin.policy": "policy.base_model", "plugin.algorithm": "algorithm.type"}

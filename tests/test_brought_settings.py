@@ -102,6 +102,11 @@ def test_a_setting_without_a_type_may_be_sound_in_a_run_of_the_package(site: Pat
         ('= "users_awr.awr"', '= "users_awr.awe"', 'lacks `type: Literal["users_awr.awr"] = "users_awr.awr"`'),
         ('Literal["users_awr.awr"]', "str", 'lacks `type: Literal["users_awr.awr"] = "users_awr.awr"`'),
         ("Field(20.0, ", "Field(", "has no default of most"),
+        (
+            "    beta: float",
+            "    replay: int = 5\n    beta: float",
+            "has a `replay` whose default is no distrl.config.Buff",
+        ),
         ('code: ClassVar[str] = "users_awr.algorithm:AWR"', "", "does not say where its code is: `code: ClassVar"),
         (
             'code: ClassVar[str] = "users_awr.algorithm:AWR"',

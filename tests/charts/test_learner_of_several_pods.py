@@ -89,7 +89,7 @@ def test_with_several_ranks_a_pod_torchrun_makes_one_group_of_them_and_one_that_
         assert ended or index == 1, "torchrun ends the rank that is left in the pod of the dead one"
 
 
-@pytest.mark.parametrize(("ranks", "more"), [(1, 0), (2, 3595)])
+@pytest.mark.parametrize(("ranks", "more"), [(1, 0), (2, 2700)])
 def test_ranks_have_the_time_to_meet_that_the_settings_say(helm: Path, tmp_path: Path, ranks: int, more: int) -> None:
     """torchrun has a limit of its own, and nothing answers a probe before it has started the ranks."""
     seconds = []

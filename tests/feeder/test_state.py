@@ -285,6 +285,16 @@ def test_episodes_behind_deleted_records_are_not_fed_again() -> None:
     assert fed(state) == ["t-2.e3", "t-3", "t-3.e2", "t-3.e3"]
 
 
+def test_a_hole_of_long_ago_and_more_episodes_a_task_do_not_take_the_feeder_back() -> None:
+    tasks, facts = several(outstanding=18).due(7), TaskFacts(2)
+    for task in tasks:
+        if task.task_id != "t-0.e2":
+            facts.see_task(task)
+    state = several(facts, episodes=5, outstanding=19)
+    state.find_next()
+    assert fed(state) == ["t-0.e2", "t-3.e4"]
+
+
 @pytest.mark.parametrize("lost", [0, 1, 3, 4, 6, 7])
 def test_an_episode_that_a_killed_feeder_left_out_is_fed_though_later_ones_were(lost: int) -> None:
     """Records of one batch go to several partitions, and those of one of them may not have been sent. Of the last

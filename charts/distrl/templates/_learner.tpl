@@ -11,9 +11,10 @@
 {{- end -}}
 {{- if and (gt (int $values.ranks) 1) (gt (int $values.pods) 1) -}}
 {{- /* Nothing answers before torchrun has started the ranks, and it starts none before those of all pods have met. */ -}}
-{{- $probe := $values.startupProbe -}}
-{{- $more := divf (include "distrl.learner.meeting" . | int) $probe.periodSeconds | ceil | int -}}
-{{- $_ := set $probe "failureThreshold" (add (int $probe.failureThreshold) $more) -}}
+{{- $probe := default dict $values.startupProbe -}}
+{{- $more := divf (include "distrl.learner.meeting" . | int) (default 10 $probe.periodSeconds) | ceil | int -}}
+{{- $_ := set $probe "failureThreshold" (add (default 3 $probe.failureThreshold | int) $more) -}}
+{{- $_ := set $values "startupProbe" $probe -}}
 {{- end -}}
 {{- if include "distrl.gpus" . -}}
 {{- /* NCCL exchanges through it, and a container has 64 MB: its documentation, "Troubleshooting", shared memory. */ -}}
@@ -68,9 +69,9 @@ not from its container's variables, which a `distrl learner --verify` in the pod
 - distrl
 {{- end -}}
 
-{{/* Seconds within which all ranks have to meet. torchrun has a limit of its own, which would be 10 minutes. */}}
+{{/* Seconds for which torchrun waits for all pods: those that the ranks have to connect, and its own limit at least. */}}
 {{- define "distrl.learner.meeting" -}}
-{{ (include "distrl.settings" . | fromYaml).monitoring.stuck_s | ceil | int }}
+{{ max 900 ((include "distrl.settings" . | fromYaml).monitoring.stuck_s | ceil | int) }}
 {{- end -}}
 
 {{/* Where rank 0 waits for those of other pods. */}}

@@ -11,7 +11,7 @@ from typing import Final
 
 from distrl.broker import claims
 from distrl.broker.fenced import FencedProducer, Outgoing
-from distrl.broker.open_transactions import open_transactions
+from distrl.broker.open_transactions import lasting_transactions
 from distrl.broker.reader import LogReader, decoded
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
@@ -149,8 +149,8 @@ def journal_up_to(config: Config, end: int = 0) -> tuple[list[Update], int]:
 
 
 def _unread(config: Config, topic: str, shown: int, end: int) -> BrokerError:
-    for each in open_transactions(config, "updates"):
-        return BrokerError(topic, str(each), f"{each.how_to_end(config.kafka.bootstrap)}, then start this again")
+    for each in lasting_transactions(config, ("updates",)):
+        return BrokerError(topic, str(each), f"{each.how_to_end(config.kafka)}, then start this again")
     what = f"a broker says that it ends at {shown}, and {end} was written"
     return BrokerError(topic, what, "see what `distrl doctor` says of the brokers, then start this again")
 

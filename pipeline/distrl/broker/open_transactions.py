@@ -8,16 +8,21 @@ it.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from distrl.broker.connect import admin
 from distrl.broker.fenced import TRANSACTION_TIMEOUT_S
 from distrl.broker.topic_admin import offsets, partition_count
 from distrl.broker.topics import TOPICS, topic_name
-from distrl.config import Config
+from distrl.config import Config, KafkaSettings
 
-LASTING_S = 2.0
-"""Nearly every transaction of a process that lives is over by then."""
+LOOK_S = 1.0
+
+
+TRANSACTIONAL: Final = tuple(topic.name for topic in TOPICS.values() if topic.transactional)
+"""The journal and the versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +41,12 @@ class OpenTransaction:
             "and nobody sees what was written after it"
         )
 
-    def how_to_end(self, bootstrap: str) -> str:
-        """The command that ends it, and when to run it."""
+    def how_to_end(self, kafka: KafkaSettings) -> str:
+        """The command that ends one that lasts."""
+        secured = "" if kafka.security_protocol == "PLAINTEXT" else " --command-config CLIENT.properties"
         return (
-            f"if it is still open after {TRANSACTION_TIMEOUT_S:.0f} s, no process will end it: run Kafka's "
-            f"`kafka-transactions.sh --bootstrap-server {bootstrap} abort --topic {self.topic} "
+            "no process will end it: run Kafka's "
+            f"`kafka-transactions.sh --bootstrap-server {kafka.bootstrap}{secured} abort --topic {self.topic} "
             f"--partition {self.partition} --start-offset {self.offset}`"
         )
 
@@ -57,14 +63,15 @@ def open_transactions(config: Config, topic: str) -> tuple[OpenTransaction, ...]
     return tuple(OpenTransaction(name, each, seen[each][1]) for each in partitions if seen[each][1] < whole[each][1])
 
 
-def lasting_transactions(config: Config) -> tuple[OpenTransaction, ...]:
-    """Those of the run's journal and versions that are open for LASTING_S at least; waits for that long if one is open.
+def lasting_transactions(config: Config, topics: Sequence[str] = TRANSACTIONAL) -> tuple[OpenTransaction, ...]:
+    """Those that are open for longer than any process may take; waits for that long if one is open. topics: keys of
+    TOPICS.
 
     Raises as `open_transactions`.
     """
-    topics = [topic.name for topic in TOPICS.values() if topic.transactional]
     found = [each for topic in topics for each in open_transactions(config, topic)]
-    if not found:
-        return ()
-    time.sleep(LASTING_S)
-    return tuple(each for topic in topics for each in open_transactions(config, topic) if each in found)
+    deadline = time.monotonic() + TRANSACTION_TIMEOUT_S
+    while found and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
+        found = [each for topic in topics for each in open_transactions(config, topic) if each in found]
+    return tuple(found)

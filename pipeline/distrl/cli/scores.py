@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from distrl.cli.common import ConfigFile, OfRun, Sets, console, row, run_settings, table
-from distrl.errors import BrokerError
-from distrl.types import Split
+from distrl.config import Config
+from distrl.errors import BrokerError, WireError
+from distrl.types import Evaluation, Split
+
+LOG = logging.getLogger("distrl.cli.scores")
 
 
 def register(app: typer.Typer) -> None:
@@ -31,12 +36,10 @@ def scores(
     void version is marked: the run does not go on from it.
     """
     settings = run_settings(config, sets, run)
-    from distrl.broker.journal import versions_in_force
     from distrl.evaluate import policies
     from distrl.evaluate.gather import agent_names, records
     from distrl.offline.record_text import escaped
     from distrl.store.objects import open_store
-    from distrl.types import Evaluation
 
     found = [  # without steps, which nothing here reads: a run of weeks has more than fit into memory
         replace(record, trajectory=replace(record.trajectory, steps=()))
@@ -51,11 +54,10 @@ def scores(
             f"has no evaluation{asked}",
             "name another run with --run, or measure this one with `distrl evaluate`",
         )
-    counting = {each.version for each in versions_in_force(settings)}
-    void = {record.version for record in found if record.version >= 0} - counting
+    void = _void(settings, found)
     if as_json:
         lines = [
-            {"suite": suite, "split": of.value} | line | {"void": line["version"] in void}
+            {"suite": suite, "split": of.value} | line | {"void": None if void is None else line["version"] in void}
             for (suite, of), each in places.items()
             for line in policies.as_json(each, agents)
         ]
@@ -67,8 +69,22 @@ def scores(
     for (suite, of), each in places.items():
         for policy_id, score in each.items():
             tasks = f"{score.successes} of {score.episodes}"
-            name = escaped(policies.name_of(policy_id, agents)) + (", void" if policy_id.version in void else "")
+            name = escaped(policies.name_of(policy_id, agents)) + (
+                ", void" if policy_id.version in (void or ()) else ""
+            )
             shown.add_row(
                 *row(escaped(suite), of.value, name, *score.as_text(), tasks, *([score.others] if unknown else []))
             )
     console.print(shown)
+
+
+def _void(settings: Config, found: Sequence[Evaluation]) -> set[int] | None:
+    """The evaluated versions that are void; None, and a warning, where the journal cannot be read."""
+    from distrl.broker.journal import versions_in_force
+
+    try:
+        counting = {each.version for each in versions_in_force(settings)}
+    except (BrokerError, WireError) as error:
+        LOG.warning("void versions are not marked: %s", error)
+        return None
+    return {record.version for record in found if record.version >= 0} - counting

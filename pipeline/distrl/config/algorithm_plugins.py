@@ -18,7 +18,7 @@ from pydantic import Field, GetCoreSchemaHandler, TypeAdapter, ValidatorFunction
 from pydantic_core import CoreSchema, core_schema
 
 from distrl import plugins
-from distrl.config.algorithms import AlgorithmSettings, ArideSettings, OwnSettings, PluginSettings
+from distrl.config.algorithms import AlgorithmSettings, ArideSettings, BufferSettings, OwnSettings, PluginSettings
 from distrl.config.effects import Effect, When
 from distrl.errors import ConfigError
 
@@ -96,6 +96,8 @@ def _flaw(found: object, name: str) -> str | None:
         return f'lacks `type: Literal["{name}"] = "{name}"`'
     if lacking := [each for each, field in found.model_fields.items() if field.is_required()]:
         return f"has no default of {', '.join(lacking)}"
+    if not isinstance(found.model_fields["replay"].default, BufferSettings):
+        return "has a `replay` whose default is no distrl.config.BufferSettings"
     effect = next((each for each in kind.metadata if isinstance(each, Effect)), found.effect)
     if effect is None or effect.when is not When.START:
         return "has a `type` that does not count from the start: write Annotated[Literal[...], Effect(When.START)]"

@@ -73,7 +73,7 @@ class TaskFacts:
     outstanding: Outstanding = field(default_factory=Outstanding)
     unlearned: Unlearned = field(default_factory=Unlearned)
     interrupted: dict[str, Task] = field(default_factory=dict)
-    """Tasks to be fed again, by their next id."""
+    """Tasks to be fed again, by their next id, and episodes that a killed feeder left out, by theirs."""
     fed_by: dict[str, int] = field(default_factory=dict)
     """Family -> episodes fed, without retries."""
     tried: dict[str, int] = field(default_factory=dict)

@@ -54,8 +54,8 @@ def known(config: Config, from_start: bool) -> Known:
     retries = config.feeder.max_retries
 
     def states(snapshot: Snapshot) -> tuple[TaskFacts, RunView]:
-        _refuse_deleted(config, snapshot)
         facts = unpack(snapshot.feeder, TaskFacts, most_ids(snapshot))
+        _refuse_deleted(config, snapshot, facts)
         if facts.max_retries != retries:
             raise UnusableError(f"feeder.max_retries is {retries}, and was {facts.max_retries} when it was made")
         return facts, view_of(snapshot)
@@ -67,14 +67,15 @@ def known(config: Config, from_start: bool) -> Known:
     return Known(facts, view, snapshot)
 
 
-def _refuse_deleted(config: Config, snapshot: Snapshot) -> None:
-    """Raises UnusableError where tasks were deleted from a partition of which the snapshot covers nothing. Facts and
-    cursors that are read from the start take deleted records into account; those of the snapshot do not know of them.
+def _refuse_deleted(config: Config, snapshot: Snapshot, facts: TaskFacts) -> None:
+    """Raises UnusableError where tasks were deleted that its facts do not know of, from partitions of which it covers
+    nothing: one that was read from the start takes them into account.
     """
     covered = {each.partition for each in snapshot.covered if each.topic == "tasks"}
-    for partition, (first, _) in retained(config, "tasks").items():
-        if first and partition not in covered:
-            raise UnusableError(f"it covers nothing of tasks[{partition}], whose first {first} records are deleted")
+    gone = {p: first for p, (first, _) in retained(config, "tasks").items() if first and p not in covered}
+    if sum(gone.values()) > facts.deleted:
+        partition, first = next(iter(gone.items()))
+        raise UnusableError(f"it covers nothing of tasks[{partition}], whose first {first} records are deleted")
 
 
 class SnapshotWriter:

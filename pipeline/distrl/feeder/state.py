@@ -7,7 +7,7 @@ the order of their numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from distrl.feeder.admission import Admission, Progress
@@ -114,36 +114,48 @@ class FeederState:
 
     def _move(self, family: str, index: int) -> Task:
         """Move the cursor to the first task from `index` on with an episode that was never fed, and return that."""
-        while (fed := self._episodes_fed((task := self.task_at(index)).task_id)) >= self.episodes_per_task:
+        while (number := self._next_number((task := self.task_at(index)).task_id)) > self.episodes_per_task:
             index += len(self.families)
         self.facts.cursors[family] = index, task.task_id
-        return replace(task, task_id=episode_id(task.task_id, fed + 1))
+        return replace(task, task_id=episode_id(task.task_id, number))
 
     def _begun(self, family: str) -> bool:
         """Whether some but not all episodes of the family's next task were fed. Such a task goes first, so that the
         episodes of a group are played by similar policies."""
         cursor = self.facts.cursors.get(family)
-        return cursor is not None and 0 < self._episodes_fed(cursor[1]) < self.episodes_per_task
+        return (
+            cursor is not None and self._is_known(cursor[1]) and self._next_number(cursor[1]) <= self.episodes_per_task
+        )
 
-    def _episodes_fed(self, task_id: str) -> int:
-        """The number of the last of a task's episodes up to which all are known to be fed; 0 for none.
+    def _is_known(self, task_id: str) -> bool:
+        """Whether any episode of the task is known to be fed."""
+        return self._last_number(task_id) > 0
 
-        A feeder that is killed while it feeds may leave the later of two episodes in the log without the earlier one,
-        as they are in different partitions. Where records were deleted, the last one that is known counts.
+    def _last_number(self, task_id: str) -> int:
+        """The number of the last of a task's episodes that is known to be fed; 0 for none."""
+        numbers = range(self.episodes_per_task, 0, -1)
+        return next((number for number in numbers if episode_id(task_id, number) in self.facts.fed), 0)
+
+    def _next_number(self, task_id: str) -> int:
+        """The number of the episode of a task to feed next; one more than it has where all are fed."""
+        return next(self._left_out(task_id), self._last_number(task_id) + 1)
+
+    def _left_out(self, task_id: str) -> Iterator[int]:
+        """The numbers of a task's episodes that are not known to be fed though a later one is.
+
+        A feeder that is killed while it feeds leaves such ones, as the episodes are in different partitions. None where
+        records were deleted: they may have been of these.
         """
-        known = [episode_id(task_id, number) in self.facts.fed for number in range(1, self.episodes_per_task + 1)]
-        if self.facts.deleted:
-            return max((number for number, is_fed in enumerate(known, 1) if is_fed), default=0)
-        return known.index(False) if False in known else self.episodes_per_task
-
-    def _has_hole(self, task_id: str) -> bool:
-        """Whether a later episode of the task is known to be fed, and an earlier one is not."""
-        numbers = range(self._episodes_fed(task_id) + 2, self.episodes_per_task + 1)
-        return not self.facts.deleted and any(episode_id(task_id, number) in self.facts.fed for number in numbers)
+        if not self.facts.deleted:
+            for number in range(1, self._last_number(task_id)):
+                if episode_id(task_id, number) not in self.facts.fed:
+                    yield number
 
     def _last_fed(self, family: str) -> int:
-        """The index of the last task of the family that is known to be fed, across gaps of deleted records. Where one
-        has a hole, of the first such.
+        """The index of the last task of the family that is known to be fed, across gaps of deleted records. Episodes
+        that a kill left out on the way are to be fed again.
+
+        Whether a last episode was left out, or was not to be fed under the settings of then, cannot be known.
 
         If none is known, the index of the first task, plus as many tasks as records were deleted.
 
@@ -156,11 +168,12 @@ class FeederState:
         first, step, deleted = self.families.index(family), len(self.families), self.facts.deleted
         last, gap, index = first + deleted * step, 0, first
         while gap <= deleted:
-            task_id = self.task_at(index).task_id
-            if self._has_hole(task_id):
-                return index
-            if self._episodes_fed(task_id):
+            task = self.task_at(index)
+            if self._is_known(task.task_id):
                 last, gap = index, 0
+                for number in self._left_out(task.task_id):
+                    again = episode_id(task.task_id, number)
+                    self.facts.interrupted[again] = replace(task, task_id=again)
             else:
                 gap += 1
             index += step
@@ -176,7 +189,7 @@ class FeederState:
         newest, begin, gap = list[int](), 0, 0
         while gap <= longest:
             places = range(begin, begin + length)
-            if known := [index for index in places if self._episodes_fed(self.task_at(index).task_id)]:
+            if known := [index for index in places if self._is_known(self.task_at(index).task_id)]:
                 newest, gap = known, 0
             else:
                 gap += 1

@@ -62,7 +62,8 @@ class Topics:
         """When the last trajectory that was not interrupted was read."""
         covered = {each.partition for each in self.coverage.covered() if each.topic == "tasks"}
         self._first = {partition: first for partition, (first, _) in self.tasks.kept().items()}
-        self._facts.deleted += sum(first for partition, first in self._first.items() if partition not in covered)
+        gone = sum(first for partition, first in self._first.items() if partition not in covered)
+        self._facts.deleted = max(self._facts.deleted, gone)  # a snapshot knows of some of them
 
     @property
     def partitions(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from distrl.broker.fenced import TRANSACTION_TIMEOUT_S
 from distrl.broker.open_transactions import OpenTransaction, open_transactions
 from distrl.broker.reader import CutError
 from distrl.broker.topics import topic_name
@@ -39,6 +40,8 @@ class NewestVersionWatch:
         self._next = 0.0
         self._missed = 0
         self._hidden_by: tuple[OpenTransaction, ...] = ()
+        self._hidden = 0
+        """Looks in a row with the same open transactions."""
         self._asking: SupervisedThread | None = None
 
     def look(self, newest: Version | None) -> None:
@@ -69,9 +72,10 @@ class NewestVersionWatch:
         except BrokerError as error:
             LOG.info("whether the log still shows version %d cannot be seen now: %s", number, error)
             return
-        if hidden_by and hidden_by == self._hidden_by:
-            for each in hidden_by:
-                LOG.warning("%s; %s", each, each.how_to_end(self._config.kafka.bootstrap))
+        self._hidden = self._hidden + 1 if hidden_by == self._hidden_by else 1
         self._hidden_by = hidden_by
+        if hidden_by and self._hidden * LOOK_S > LOOK_S + TRANSACTION_TIMEOUT_S:
+            for each in hidden_by:
+                LOG.warning("%s; %s", each, each.how_to_end(self._config.kafka))
         if not hidden_by:
             self._missed = 0 if shown else self._missed + 1

@@ -289,6 +289,8 @@ def _compare_plugins(config: Config, run: Mapping[str, Any], role: str, sources:
     here = plugin_code(config)
     unlike = [path for path in PACKAGES if here.get(path) != run.get(path)]
     for path in unlike:
+        if path == CODE_OF_ALGORITHM and run.get(TYPE) != config.algorithm.type:
+            continue  # another algorithm, which is said with the other settings
         if (of_run := run.get(path)) is not None and SOURCES not in of_run:
             LOG.warning(
                 "the %s is of %s here, and of %s in run %s: the same log may give other weights. Hint: %s",

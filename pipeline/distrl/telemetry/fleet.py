@@ -50,10 +50,9 @@ def clock_findings(ahead_s: float) -> list[FleetFinding]:
 
 
 def transaction_findings(config: Config) -> list[FleetFinding]:
-    """Empty where no transaction hides lines of the journal or versions. Raises BrokerError."""
-    bootstrap = config.kafka.bootstrap
+    """Empty where no transaction hides lines of the journal or versions for good. Raises BrokerError."""
     found = lasting_transactions(config)
-    return [FleetFinding("transactions", False, str(each), each.how_to_end(bootstrap)) for each in found]
+    return [FleetFinding("transactions", False, str(each), each.how_to_end(config.kafka)) for each in found]
 
 
 def findings_of(config: Config, progress: RunProgress, partitions: int) -> list[FleetFinding]:

@@ -22,6 +22,7 @@ from distrl.broker.producer import RecordProducer
 from distrl.config import Config
 from distrl.learner.journal_writer import JournalWriter
 from distrl.learner.loop import Loop
+from distrl.learner.newest_version import NewestVersionWatch
 from distrl.learner.ranks import Leader
 from distrl.learner.recover import log_of, recover
 from distrl.learner.run import HEARTBEAT_S
@@ -101,7 +102,21 @@ def run_bookkeeping(config: Config, stop: threading.Event, report: Callable[...,
         state.algorithm = Bookkeeping(state.algorithm)
         leader = Leader(config, ALONE, store.get, stop)
         leader.begin(state)
-        loop = Loop(config, store, journal, producer, reporter, leader, recovered, history, log, stop, updated, OFF)
+        loop = Loop(
+            config,
+            store,
+            journal,
+            producer,
+            reporter,
+            leader,
+            recovered,
+            history,
+            log,
+            stop,
+            updated,
+            OFF,
+            NewestVersionWatch(config),
+        )
         loop.follow(readers)
         report(screen_s=screen_seconds(state.policy))
         report(ready=True, cpu_s=time.process_time())

@@ -314,12 +314,13 @@ def test_a_transaction_that_nobody_ends_is_named_and_what_it_hid_counts_once_it_
     assert command in found.hint
     assert not run.versions()
     gone.abort_transaction(PATIENCE_S)  # as the command does
-    run.until("version 0 to show", lambda: len(run.versions()) == 1)
+    run.until("the version to show, and that which was published again", lambda: len(run.versions()) == 2)
     assert not transaction_findings(config)
     run.worker()
-    (task,) = run.feed(1, version=run.versions()[0].version)
+    (task,) = run.feed(1, version=run.versions()[-1].version)
     run.until("the task to be played", lambda: task in run.counted())
     assert learner.code is None
+    assert len({version.adapter for version in run.versions()}) == 1
     assert [update.u for update in history(config).lines] == [0, 1], "nothing was done again"
     run.stop()
 

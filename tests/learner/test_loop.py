@@ -20,6 +20,7 @@ from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError
 from distrl.learner import intake, loop, saving
+from distrl.learner.newest_version import NewestVersionWatch
 from distrl.learner.ranks import Leader
 from distrl.learner.recover import Log, Recovered
 from distrl.learner.state import LearnerState
@@ -119,6 +120,7 @@ def loop_of(
         stop,
         None,
         OFF,
+        NewestVersionWatch(settings),
     )
 
 

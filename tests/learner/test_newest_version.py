@@ -85,25 +85,41 @@ def test_one_that_was_missed_once_and_a_broker_that_is_away_say_nothing(waiting:
     waiting.watch.look(newest)
 
 
-def test_a_version_that_an_open_transaction_hides_is_not_lost_and_what_ends_the_transaction_is_said(
+def test_an_open_transaction_is_named_once_it_hides_what_was_published_again_too(
     waiting: Waiting, log: Log, caplog: pytest.LogCaptureFixture
 ) -> None:
-    newest = factories.version(3)
-    waiting.watch.look(newest)
-    log.hidden_from = [5, 7, 9]  # of processes that are at work
-    waiting.wait(newest, 3)
-    assert not caplog.records
-    log.hidden_from = [9]
-    waiting.wait(newest, 1)
-    assert not caplog.records, "it is open for 10 seconds, and a process may take 15"
-    log.hidden_from = [9]
-    waiting.wait(newest, 1)
-    assert "kafka-transactions.sh" in caplog.text
-    assert "abort --topic r.versions --partition 0 --start-offset 9" in caplog.text
-    waiting.wait(newest, MISSED)  # it is over, and did not have the version
+    """To publish again ends one of the learner's own. One of nobody would hide whatever is published."""
+    first, again = factories.version(3), factories.version(4)
+    waiting.watch.look(first)
+    log.hidden_from = [9] * (MISSED + 2)
+    waiting.wait(first, MISSED)
     log.at += LOOK_S
     with pytest.raises(CutError, match="no longer shows version 3"):
-        waiting.watch.look(newest)
+        waiting.watch.look(first)
+    assert not caplog.records
+    waiting.watch.look(again)
+    waiting.wait(again, 2)
+    assert caplog.text.count("abort --topic r.versions --partition 0 --start-offset 9") == 2
+    log.shown = [first, again]
+    waiting.wait(again, MISSED)
+
+
+def test_another_open_transaction_than_the_one_that_hid_the_version_before_is_given_the_same_chance(
+    waiting: Waiting, log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, again = factories.version(3), factories.version(4)
+    waiting.watch.look(first)
+    log.hidden_from = [9] * MISSED + [12] * MISSED
+    waiting.wait(first, MISSED)
+    log.at += LOOK_S
+    with pytest.raises(CutError):
+        waiting.watch.look(first)
+    waiting.watch.look(again)
+    waiting.wait(again, MISSED)
+    log.at += LOOK_S
+    with pytest.raises(CutError, match="no longer shows version 4"):
+        waiting.watch.look(again)
+    assert not caplog.records
 
 
 def test_a_learner_that_publishes_often_or_has_published_nothing_does_not_look(waiting: Waiting, log: Log) -> None:

@@ -91,6 +91,7 @@ class Loop:
         stop: threading.Event,
         on_update: OnUpdate | None,
         tracer: Tracer,
+        watch: NewestVersionWatch,
     ) -> None:
         self._config, self._store, self._journal_writer = config, store, journal_writer
         self._state, self._stop, self._on_update = recovered.state, stop, on_update
@@ -126,7 +127,7 @@ class Loop:
             self._traces.read,
         )
         self._saver = CheckpointSaver(config, store, self._state.u, recovered.refused, lineage)
-        self._newest_version = NewestVersionWatch(config)
+        self._newest_version = watch
         self._said_missing = False
         self._state.features.report_to(self._loaded)
 

@@ -2,7 +2,8 @@
 
 A broker that loses power may lose that version, or the end of its transaction. A worker or feeder that starts then has
 no version to go on with, so no trajectory comes that would lead to the next one: the learner publishes anew by itself.
-It does not where an open transaction hides the version, as one would hide the next version, too: it says what ends it.
+That ends a transaction of its own whose end was lost. One that hides the version even then is of nobody, and would hide
+the next one, too: the learner says what ends it, and waits.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from distrl.broker.fenced import TRANSACTION_TIMEOUT_S
 from distrl.broker.open_transactions import OpenTransaction, open_transactions
 from distrl.broker.reader import CutError
 from distrl.broker.topics import topic_name
@@ -31,7 +31,8 @@ MISSED = 2
 
 
 class NewestVersionWatch:
-    """Of one learner. One thread calls `look`; the broker is asked in another, as its answer may take half a minute."""
+    """Of one learner, also while it begins again. One thread calls `look`; the broker is asked in another, as its
+    answer may take half a minute."""
 
     def __init__(self, config: Config, clock: Clock = SYSTEM_CLOCK) -> None:
         self._config, self._clock = config, clock
@@ -40,8 +41,9 @@ class NewestVersionWatch:
         self._next = 0.0
         self._missed = 0
         self._hidden_by: tuple[OpenTransaction, ...] = ()
-        self._hidden = 0
-        """Looks in a row with the same open transactions."""
+        """The open transactions at the last look that missed the version."""
+        self._of_nobody: tuple[OpenTransaction, ...] = ()
+        """Those that were open when it had to be published again."""
         self._asking: SupervisedThread | None = None
 
     def look(self, newest: Version | None) -> None:
@@ -59,6 +61,7 @@ class NewestVersionWatch:
         if newest is None or now < self._next:
             return
         if self._missed >= MISSED:
+            self._of_nobody = self._hidden_by
             raise CutError(
                 topic_name(self._config.run, "versions"), f"it no longer shows version {newest.version}", "wait"
             )
@@ -72,10 +75,9 @@ class NewestVersionWatch:
         except BrokerError as error:
             LOG.info("whether the log still shows version %d cannot be seen now: %s", number, error)
             return
-        self._hidden = self._hidden + 1 if hidden_by == self._hidden_by else 1
         self._hidden_by = hidden_by
-        if hidden_by and self._hidden * LOOK_S > LOOK_S + TRANSACTION_TIMEOUT_S:
+        if hidden_by and hidden_by == self._of_nobody:
             for each in hidden_by:
                 LOG.warning("%s; %s", each, each.how_to_end(self._config.kafka))
-        if not hidden_by:
+        else:
             self._missed = 0 if shown else self._missed + 1

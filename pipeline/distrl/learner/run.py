@@ -19,6 +19,7 @@ from distrl.broker.reader import CutError
 from distrl.config import Config
 from distrl.learner.journal_writer import JournalWriter, OtherLinesError
 from distrl.learner.loop import Loop, OnUpdate
+from distrl.learner.newest_version import NewestVersionWatch
 from distrl.learner.ranks import Leader, keep_features
 from distrl.learner.recover import log_of, recover, unfolded
 from distrl.ranks.group import ALONE, Ranks
@@ -58,7 +59,8 @@ def run_learner(
         send = partial(claims.send, producer, config, mine=journal_writer.claim)
         reporter = Reporter(HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, send), monitor)
         reporter.report(None, {})
-        while _run_once(config, store, journal_writer, producer, reporter, leader, stop, on_update, tracer):
+        watch = NewestVersionWatch(config)
+        while _run_once(config, store, journal_writer, producer, reporter, leader, stop, on_update, tracer, watch):
             if stop.wait(RESTART_PAUSE_S):
                 LOG.info(LEFT)
                 break
@@ -75,6 +77,7 @@ def _run_once(
     stop: threading.Event,
     on_update: OnUpdate | None,
     tracer: Tracer,
+    watch: NewestVersionWatch,
 ) -> bool:
     """Recover, redo and work until `stop`. Returns True where the log is no longer what was read, so that the caller
     has to recover again."""
@@ -89,7 +92,7 @@ def _run_once(
         with ExitStack() as open_readers:
             learner = Loop(
                 config, store, journal_writer, producer, reporter, leader, recovered, history, log, stop, on_update,
-                tracer,
+                tracer, watch,
             )  # fmt: skip
             learner.follow(open_readers)
             if not learner.redo(redone) and not stop.is_set():

@@ -19,8 +19,7 @@ from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config, KafkaSettings
 
 LOOK_S = 1.0
-
-
+"""Time between two looks at one that may last."""
 TRANSACTIONAL: Final = tuple(topic.name for topic in TOPICS.values() if topic.transactional)
 """The journal and the versions."""
 
@@ -45,7 +44,7 @@ class OpenTransaction:
         """The command that ends one that lasts."""
         secured = "" if kafka.security_protocol == "PLAINTEXT" else " --command-config CLIENT.properties"
         return (
-            "no process will end it: run Kafka's "
+            "no process will end it unless a start of the learner does: run Kafka's "
             f"`kafka-transactions.sh --bootstrap-server {kafka.bootstrap}{secured} abort --topic {self.topic} "
             f"--partition {self.partition} --start-offset {self.offset}`"
         )

@@ -13,9 +13,11 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import Distribution, EntryPoint, distribution, entry_points, packages_distributions
 from pathlib import Path, PurePath
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from distrl.errors import DistrlError
+
+T = TypeVar("T")
 
 POLICIES: Final = "distrl.policies"
 ALGORITHMS: Final = "distrl.algorithms"
@@ -64,6 +66,15 @@ def loaded(entry: EntryPoint, error: type[DistrlError]) -> Any:
             f"{entry.value} cannot be loaded: {type(raised).__name__}: {raised}",
             "correct its package, or install what it needs",
         ) from raised
+
+
+def instance(entry: EntryPoint, kind: type[T], error: type[DistrlError]) -> T:
+    """As `loaded`. Raises `error` also where that is no `kind`."""
+    found = loaded(entry, error)
+    if not isinstance(found, kind):
+        what = f"{entry.value} is no {kind.__module__}.{kind.__qualname__}"
+        raise error(f"entry point {entry.name}", what, "correct its package")
+    return found
 
 
 def refuse_lacking(found: object, protocol: type, error: type[DistrlError]) -> None:

@@ -113,11 +113,4 @@ def _registered(config: Config) -> Registered:
     if not isinstance(brought, PluginSettings):
         return ALGORITHMS[type(brought)]
     entry = EntryPoint(brought.type, brought.code, plugins.ALGORITHMS)
-    found = plugins.loaded(entry, ConfigError)
-    if not isinstance(found, Registered):
-        raise ConfigError(
-            f"entry point {brought.type}",
-            f"{brought.code} is no distrl.algorithms.registry.Registered",
-            "correct its package",
-        )
-    return found
+    return plugins.instance(entry, Registered, ConfigError)

@@ -14,7 +14,7 @@ from typing import Final
 
 from distrl.broker.connect import admin
 from distrl.broker.fenced import TRANSACTION_TIMEOUT_S
-from distrl.broker.topic_admin import offsets, partition_count
+from distrl.broker.topic_admin import kafka_tool, offsets, partition_count
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config, KafkaSettings
 
@@ -42,10 +42,9 @@ class OpenTransaction:
 
     def how_to_end(self, kafka: KafkaSettings) -> str:
         """The command that ends one that lasts."""
-        secured = "" if kafka.security_protocol == "PLAINTEXT" else " --command-config CLIENT.properties"
         return (
             "no process will end it unless a start of the learner does: run Kafka's "
-            f"`kafka-transactions.sh --bootstrap-server {kafka.bootstrap}{secured} abort --topic {self.topic} "
+            f"`{kafka_tool('kafka-transactions.sh', kafka)} abort --topic {self.topic} "
             f"--partition {self.partition} --start-offset {self.offset}`"
         )
 

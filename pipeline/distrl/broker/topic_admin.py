@@ -47,7 +47,7 @@ from distrl.broker.topics import (
     partitions,
     topic_name,
 )
-from distrl.config import Config
+from distrl.config import Config, KafkaSettings
 from distrl.errors import BrokerError
 
 NO_ID = "A" * 22
@@ -361,13 +361,18 @@ def _alter(client: AdminClient, config: Config, differences: list[TopicDifferenc
             _result(done[resource], config, name, "change the settings")
 
 
+def kafka_tool(name: str, kafka: KafkaSettings) -> str:
+    """The beginning of a command of Kafka's own tool of this name, for people."""
+    secured = "" if kafka.security_protocol == "PLAINTEXT" else " --command-config CLIENT.properties"
+    return f"{name} --bootstrap-server {kafka.bootstrap}{secured}"
+
+
 def _mismatch(config: Config, differences: list[TopicDifference], written: Path | None = None) -> BrokerError:
     """written: the plan that gives each topic its replicas, for Kafka's own tool."""
     shrinking = [difference for difference in differences if difference.shrinks]
     hints = []
     if written is not None:
-        secured = "" if config.kafka.security_protocol == "PLAINTEXT" else " --command-config CLIENT.properties"
-        tool = f"kafka-reassign-partitions.sh --bootstrap-server {config.kafka.bootstrap}{secured}"
+        tool = kafka_tool("kafka-reassign-partitions.sh", config.kafka)
         hints.append(
             f"change the replicas with Kafka's own tool: `{tool} --reassignment-json-file {written} --execute`, then "
             "the same with --verify instead of --execute until all is complete, then `distrl topics ensure --alter` "

@@ -23,8 +23,6 @@ from distrl.policy.protocol import Policy, Tokenizer
 from distrl.policy.recurrent_q.directory import FORMAT as Q_FORMAT
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     import torch
 
 SHIPPED: Final = Path(__file__).parent / "autoui" / "shipped"
@@ -154,7 +152,7 @@ def _family(directory: Path) -> PolicyFamily:
             f"formats: {known}, or a vision-language model of Hugging Face; {HINT}. One of another package is found "
             f"where that package is installed, by its entry point {name!r:.60} in the group {plugins.POLICIES}",
         )
-    return _plugin(plugin)
+    return plugins.instance(plugin, PolicyFamily, PolicyError)
 
 
 def _format(directory: Path) -> str:
@@ -168,17 +166,6 @@ def _is_vision_language(model_type: str) -> bool:
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
     return model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-
-
-def _plugin(entry: EntryPoint) -> PolicyFamily:
-    family = plugins.loaded(entry, PolicyError)
-    if not isinstance(family, PolicyFamily):
-        raise PolicyError(
-            f"entry point {entry.name}",
-            f"{entry.value} is no distrl.policy.registry.PolicyFamily",
-            "correct its package",
-        )
-    return family
 
 
 def _autoui() -> PolicyFamily:
